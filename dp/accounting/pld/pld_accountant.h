@@ -44,11 +44,6 @@ class PldAccountant : public Accountant {
   double charged_delta(double epsilon) const override;
   double charged_epsilon(double delta, Bound bound) const;
   double charged_delta(double epsilon, Bound bound) const;
-  double delta_in_corners(double epsilon, double answer) const;
-  bool unsampled(Bound bound) const;
-  double noise(const Event& event) const;
-  double gaussian_noise() const;
-  double total_variation() const;
 
   bool without_noise_ = false;
   std::map<Event, std::int64_t> history_;
