@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "core/error.h"
@@ -11,20 +12,44 @@ namespace sotto {
 
 namespace {
 
-std::map<Event, std::int64_t> totals(const EventCounts& counts) {
-  std::map<Event, std::int64_t> total;
+using Total = std::map<Event, std::int64_t>;
+
+Total totals(const EventCounts& counts) {
+  Total total;
   for (const auto& [event, count] : counts) total[event] += count;
   return total;
 }
 
-bool within(const std::map<Event, std::int64_t>& part, const std::map<Event, std::int64_t>& whole) {
+bool within(const Total& part, const Total& whole) {
   return std::all_of(part.begin(), part.end(), [&](const auto& entry) {
     const auto found = whole.find(entry.first);
     return entry.second <= (found == whole.end() ? 0 : found->second);
   });
 }
 
+// An accountant for the history, by `make` or, if the history is adaptive, the adaptive one.
+std::unique_ptr<Accountant> accountant_for(const History& history, const AccountantFactory& make) {
+  auto accountant = make();
+  if (!history.adaptive) return accountant;
+  return adaptive_accountant_factory(accountant->relation(), history.plans)();
+}
+
 }  // namespace
+
+struct Budget::Answers {
+  // of the ledger as it was last read
+  std::unique_ptr<Accountant> spent;
+  Total composed;
+  bool adaptive = false;
+  std::optional<double> epsilon;
+  // More releases never cost less: a history within `allowed` is allowed, one that contains all of
+  // `refused` is not. Both were charged as adaptive, or neither.
+  Total allowed;
+  std::optional<Total> refused;
+  bool charged_adaptive = false;
+  EventCounts plans;  // the plans whose epsilon is plans_epsilon
+  double plans_epsilon = 0;
+};
 
 Budget::Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
                std::optional<double> target_epsilon)
@@ -32,21 +57,19 @@ Budget::Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
       make_accountant_(std::move(accountant)),
       delta_(delta),
       target_epsilon_(target_epsilon),
-      spent_(make_accountant_()) {}
+      answers_(std::make_unique<Answers>(Answers{.spent = make_accountant_()})) {}
 
-std::unique_ptr<Accountant> Budget::fresh(const History& history) const {
-  auto accountant = make_accountant_();
-  if (!history.adaptive) return accountant;
-  return adaptive_accountant_factory(accountant->relation(), history.plans)();
-}
+Budget::Budget(Budget&&) noexcept = default;
+Budget& Budget::operator=(Budget&&) noexcept = default;
+Budget::~Budget() = default;
 
 double Budget::epsilon_of_plans(const EventCounts& plans) const {
-  if (plans == plans_) return plans_epsilon_;
+  if (plans == answers_->plans) return answers_->plans_epsilon;
   const std::unique_ptr<Accountant> all = make_accountant_();
   for (const auto& [event, count] : totals(plans)) all->compose(event, count);
-  plans_epsilon_ = all->epsilon(delta_);
-  plans_ = plans;
-  return plans_epsilon_;
+  answers_->plans_epsilon = all->epsilon(delta_);
+  answers_->plans = plans;
+  return answers_->plans_epsilon;
 }
 
 History Budget::as_charged(History history) const {
@@ -59,23 +82,25 @@ History Budget::as_charged(History history) const {
 double Budget::epsilon() const {
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
   const History history = this->history();
+  Answers& known = *answers_;
   Total now = totals(history.charged());
-  if (epsilon_ && now == composed_ && history.adaptive == adaptive_) return *epsilon_;
-  epsilon_.reset();
+  if (known.epsilon && now == known.composed && history.adaptive == known.adaptive)
+    return *known.epsilon;
+  known.epsilon.reset();
   // Composed events are gone: part of a reservation was not used, or the last release was not
   // planned.
-  if (!within(composed_, now) || history.adaptive != adaptive_) {
-    spent_ = fresh(history);
-    adaptive_ = history.adaptive;
-    composed_.clear();
+  if (!within(known.composed, now) || history.adaptive != known.adaptive) {
+    known.spent = accountant_for(history, make_accountant_);
+    known.adaptive = history.adaptive;
+    known.composed.clear();
   }
   for (const auto& [event, count] : now) {
-    spent_->compose(event, count - composed_[event]);
-    composed_[event] = count;
+    known.spent->compose(event, count - known.composed[event]);
+    known.composed[event] = count;
   }
-  composed_ = std::move(now);
-  epsilon_ = spent_->epsilon(delta_);
-  return *epsilon_;
+  known.composed = std::move(now);
+  known.epsilon = known.spent->epsilon(delta_);
+  return *known.epsilon;
 }
 
 bool Budget::allows_after(const EventCounts& more) const {
@@ -87,19 +112,20 @@ bool Budget::allows(const History& after) const {
   if (!ledger_.private_noise()) return false;
   const History history = as_charged(after);
   const Total total = totals(history.charged());
-  if (std::exchange(answers_adaptive_, history.adaptive) != history.adaptive) {
-    allowed_.clear();
-    refused_.reset();
+  Answers& known = *answers_;
+  if (std::exchange(known.charged_adaptive, history.adaptive) != history.adaptive) {
+    known.allowed.clear();
+    known.refused.reset();
   }
-  if (within(total, allowed_)) return true;
-  if (refused_ && within(*refused_, total)) return false;
-  const std::unique_ptr<Accountant> all = fresh(history);
+  if (within(total, known.allowed)) return true;
+  if (known.refused && within(*known.refused, total)) return false;
+  const std::unique_ptr<Accountant> all = accountant_for(history, make_accountant_);
   for (const auto& [event, count] : total) all->compose(event, count);
   const bool allowed = all->epsilon(delta_) <= *target_epsilon_;
   if (allowed) {
-    allowed_ = total;
+    known.allowed = total;
   } else {
-    refused_ = total;
+    known.refused = total;
   }
   return allowed;
 }
@@ -112,7 +138,7 @@ std::optional<double> Budget::epsilon_planned() const {
 }
 
 std::string Budget::accountant() const {
-  return spent_->name() + (adaptive_ ? ", of orders fixed in advance" : "");
+  return answers_->spent->name() + (answers_->adaptive ? ", of orders fixed in advance" : "");
 }
 
 Ledger::BudgetCheck Budget::admission() const {

@@ -2,7 +2,6 @@
 // releases are allowed.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -18,6 +17,9 @@ class Budget {
   // Without a target every release is allowed.
   Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
          std::optional<double> target_epsilon);
+  Budget(Budget&&) noexcept;
+  Budget& operator=(Budget&&) noexcept;
+  ~Budget();
 
   // The epsilon of all that the ledger charges (History::charged), by the accountant, or by the
   // adaptive one if settings could have been chosen by looking at releases (History::adaptive);
@@ -39,9 +41,9 @@ class Budget {
   std::string accountant() const;
 
  private:
-  using Total = std::map<Event, std::int64_t>;
+  // Answers known so far, which later ones reuse.
+  struct Answers;
 
-  std::unique_ptr<Accountant> fresh(const History& history) const;
   History as_charged(History history) const;
   double epsilon_of_plans(const EventCounts& plans) const;
 
@@ -49,18 +51,7 @@ class Budget {
   AccountantFactory make_accountant_;
   double delta_;
   std::optional<double> target_epsilon_;
-  // of the ledger as it was last read
-  mutable std::unique_ptr<Accountant> spent_;
-  mutable Total composed_;
-  mutable bool adaptive_ = false;
-  mutable std::optional<double> epsilon_;
-  // Answers known so far. More releases never cost less: a history within allowed_ is allowed, one
-  // that contains all of refused_ is not.
-  mutable Total allowed_;
-  mutable std::optional<Total> refused_;
-  mutable bool answers_adaptive_ = false;
-  mutable EventCounts plans_;  // the plans whose epsilon is plans_epsilon_
-  mutable double plans_epsilon_ = 0;
+  std::unique_ptr<Answers> answers_;
 };
 
 }  // namespace sotto
