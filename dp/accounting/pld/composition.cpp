@@ -71,11 +71,6 @@ int bits_of_given(const PldQuery& question) {
 
 }  // namespace
 
-double trivial_bound(const PldQuery& question, Bound bound) {
-  if (bound == Bound::lower) return 0;
-  return question.of == PldQuery::Of::delta ? 1 : infinity;
-}
-
 // The dominating pair that bounds an event.
 PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
   const double rate = event.sampling_rate, sigma = event.noise_multiplier;

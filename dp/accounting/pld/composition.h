@@ -6,22 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "dp/accounting/pld/discretization.h"
 #include "dp/accounting/pld/large_losses.h"
+#include "dp/accounting/pld/pld_planner.h"
 #include "dp/accounting/pld/tilted_sum.h"
 #include "dp/event.h"
 
 namespace sotto {
-
-// The rule by which losses between lattice points are moved to lattice points.
-enum class Discretization {
-  connect_the_dots,  // each release errs to the side of the bound: errors add up
-  // to the nearest point: errors grow like the root of the number, and are bounded afterwards
-  mean_matched,
-};
-
-// The trivial bound: 0 from below; infinite epsilon, or delta 1, from above.
-double trivial_bound(const PldQuery& question, Bound bound);
 
 // Answers queries about growing histories. Results are reused: after one more release of a kind
 // seen before, only the spectra are multiplied once more.

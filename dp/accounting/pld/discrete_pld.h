@@ -11,6 +11,13 @@
 
 namespace sotto {
 
+// The rule by which losses between lattice points are moved to lattice points.
+enum class Discretization {
+  connect_the_dots,  // each release errs to the side of the bound: errors add up
+  // to the nearest point: errors grow like the root of the number, and are bounded afterwards
+  mean_matched,
+};
+
 // A lattice of losses: all points up to `dense` spacings from the centre are used, then every
 // second, every fourth and so on, so that the distance between adjacent points is about 1/dense of
 // the distance to the centre.

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "dp/accounting/pld/discretization.h"
+#include "dp/accounting/pld/pld_planner.h"
 #include "dp/accounting/pld/tilted_sum.h"
 
 namespace sotto {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "dp/accounting/pld/discretization.h"
+#include "dp/accounting/pld/pld_planner.h"
 #include "dp/numerics/fourier.h"
 
 namespace sotto {

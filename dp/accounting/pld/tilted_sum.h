@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "dp/accounting/pld/discrete_pld.h"
-#include "dp/accounting/pld/discretization.h"
+#include "dp/accounting/pld/pld_planner.h"
 
 namespace sotto {
 

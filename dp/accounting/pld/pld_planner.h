@@ -2,44 +2,14 @@
 // tightness and time; no bound depends on them.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "dp/accounting/pld/discrete_pld.h"
+#include "dp/accounting/pld/loss_samples.h"
+#include "dp/accounting/pld/pld_query.h"
 
 namespace sotto {
-
-// The loss of one release under P, as weighted points.
-struct LossSamples {
-  explicit LossSamples(const DominatingPair& pair);
-  // The points with losses up to `loss`.
-  LossSamples up_to(double loss) const;
-
-  std::vector<double> weights, losses;  // losses increase
-  double centre = 0;                    // the loss in the middle
-};
-
-// `count` releases of one kind.
-struct SampledReleases {
-  const LossSamples* samples = nullptr;
-  double count = 0;
-};
-
-// The cumulants of a tilted sum of losses: ln E[e^{tilt loss}] and its first two derivatives, mean
-// and variance. `spread` and `square` are the tilted sums of E|loss - centre| and E(loss -
-// centre)^2.
-struct Cumulants {
-  double value = 0, mean = 0, variance = 0;
-  double spread = 0, square = 0;
-};
-
-// A query about a composition: epsilon for a delta, or delta for an epsilon.
-struct PldQuery {
-  enum class Of { epsilon, delta };
-  Of of = Of::epsilon;
-  double given = 0;  // the delta or the epsilon that is given
-};
 
 // The interval [low, high] that contains a sum's tilted measure (weighted by e^{tilt loss}) except
 // for the mass `outside_mass`.
@@ -83,21 +53,12 @@ class PldPlanner {
   PldPlan next(const PldPlan& plan, double answer) const;
 
  private:
-  Cumulants at(double tilt) const;
-  double tilt_for_delta(double delta) const;
-  double tilt_for_epsilon(double epsilon) const;
-  double stddev(const Cumulants& c) const;
-  PldPlan view(double tilt, double epsilon, double log_delta) const;
-  PldPlan shortest(double tilt, double epsilon, double log_delta) const;
   PldPlan plan(double tilt, double epsilon, double log_delta) const;
 
-  std::vector<SampledReleases> releases_;
-  bool mirrored_;
+  SampledCumulants cumulants_;
   PldQuery question_;
   double accuracy_;
   bool large_losses_ = false;
-  double counts_ = 0, value_at_0_ = 0;
-  double typical_ = 0;  // typical distance of one loss from the centre
 };
 
 // The window of a plan, by Chernoff bounds of the tilted sum to both sides. `log_moment` is ln
