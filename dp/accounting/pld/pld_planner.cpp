@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <numbers>
+#include <utility>
 
 namespace sotto {
 

@@ -4,7 +4,7 @@
 // docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
-#include "dp/accounting/pld/composition.h"
+#include "dp/accounting/pld/discrete_pld.h"
 #include "dp/accounting/pld/pld_accountant.h"
 
 namespace sotto {
