@@ -30,8 +30,8 @@ AccountantKind parse_accountant(const std::string& name);
 std::string unsupported_reason(AccountantKind kind, Sampling sampling,
                                NeighboringRelation relation);
 
-// Composes releases and answers with the epsilon or delta of all of them. Use make_accountant(); a
-// Ledger's releases are composed by epsilon(ledger, delta).
+// Composes releases and answers with the epsilon or delta of all of them. make_accountant() makes
+// one; a Ledger's releases are composed by epsilon(ledger, delta).
 //
 //   const auto accountant = make_accountant();
 //   accountant->compose({1.1, Sampling::poisson, 0.01}, 1000);  // noise multiplier, sampling, rate
@@ -88,14 +88,7 @@ class Accountant {
   std::map<Event, Pass> passes_;  // keyed by their first batch
 };
 
-// An accountant with an empty history.
-std::unique_ptr<Accountant> make_accountant(
-    AccountantKind kind = AccountantKind::pld,
-    NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 // Makes a new accountant at each call, for searches and for ledgers that grow.
 using AccountantFactory = std::function<std::unique_ptr<Accountant>()>;
-AccountantFactory accountant_factory(
-    AccountantKind kind = AccountantKind::pld,
-    NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
 }  // namespace sotto

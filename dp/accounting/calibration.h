@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "dp/accounting/accountant.h"
+#include "dp/accounting/make_accountant.h"
 
 namespace sotto {
 

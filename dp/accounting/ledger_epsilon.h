@@ -1,7 +1,7 @@
 // The epsilon of a ledger's releases.
 #pragma once
 
-#include "dp/accounting/accountant.h"
+#include "dp/accounting/make_accountant.h"
 #include "dp/ledger/ledger.h"
 
 namespace sotto {

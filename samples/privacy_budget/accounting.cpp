@@ -13,6 +13,7 @@
 #include <sotto/dp/accounting/adaptive_accountant.h>
 #include <sotto/dp/accounting/calibration.h>
 #include <sotto/dp/accounting/gdp.h>
+#include <sotto/dp/accounting/make_accountant.h>
 #include <sotto/dp/accounting/pld/pld_accountant.h>
 #include <sotto/dp/accounting/truncation.h>
 #include <sotto/dp/ledger/ledger_text.h>

@@ -7,6 +7,7 @@
 
 #include "dp/accounting/analytic_gaussian.h"
 #include "dp/accounting/ledger_epsilon.h"
+#include "dp/accounting/make_accountant.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/accounting/rdp/rdp_accountant.h"
 #include "tests/support/catch.h"
