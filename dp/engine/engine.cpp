@@ -14,6 +14,7 @@
 #include "dp/engine/trained_parameters.h"
 #include "dp/engine/unit_batches.h"
 #include "dp/engine/validation.h"
+#include "dp/noise/bounded_statistics.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noise_grid.h"
 #include "dp/numerics/directed_rounding.h"
@@ -112,7 +113,7 @@ Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
       budget(ledger, accountant_factory(options.accountant, ledger.header().relation),
              options.delta, options.target_epsilon),
       batches(options, *sampler, memory::device_of(optimizer)),
-      planning(options, model, optimizer, clipper, batches),
+      planning({options, model, optimizer, clipper, batches}),
       phases({memory::device_of(optimizer)}) {
   follow_bound_schedule();
   // Refuses a noise scale that no grid fits now, instead of at the first release.

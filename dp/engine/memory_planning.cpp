@@ -111,53 +111,48 @@ std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, bool can
   return all;
 }
 
-}  // namespace
-
-MemoryPlanning::MemoryPlanning(const EngineOptions& options, nn::Module& model,
-                               const nn::Optimizer& optimizer, Clipper& clipper,
-                               UnitBatches& batches)
-    : options_(options),
-      model_(model),
-      optimizer_(optimizer),
-      clipper_(clipper),
-      batches_(batches),
-      precision_(options.memory.precision.value_or(Dtype::f32)) {
-  set_passes(clipper_.passes(), clipper_.options().per_sample_grad_budget);
-  if (options.memory.limit == 0) set_rows(options.memory.rows());
-}
-
-void MemoryPlanning::set_rows(std::int64_t rows) {
-  batches_.set_rows(rows);
-  clipper_.set_max_physical_batch(batches_.max_units());
+void set_rows(const PlannedParts& parts, std::int64_t rows) {
+  parts.batches.set_rows(rows);
+  parts.clipper.set_max_physical_batch(parts.batches.max_units());
 }
 
 // Sets the clipper's passes, and the policy's activation checkpoints for that number of passes.
-void MemoryPlanning::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
-  clipper_.set_passes(passes, per_sample_grad_budget);
-  const std::optional<int> every = options_.memory.checkpoint;
-  if (every) memory::set_checkpoints(model_, *every, backwards_of(passes));
+void set_passes(const PlannedParts& parts, ClipPasses passes, std::size_t per_sample_grad_budget) {
+  parts.clipper.set_passes(passes, per_sample_grad_budget);
+  const std::optional<int> every = parts.options.memory.checkpoint;
+  if (every) memory::set_checkpoints(parts.model, *every, backwards_of(passes));
+}
+
+}  // namespace
+
+MemoryPlanning::MemoryPlanning(const PlannedParts& parts)
+    : parts_(parts), precision_(parts.options.memory.precision.value_or(Dtype::f32)) {
+  const Clipper& clipper = parts.clipper;
+  set_passes(parts, clipper.passes(), clipper.options().per_sample_grad_budget);
+  if (parts.options.memory.limit == 0) set_rows(parts, parts.options.memory.rows());
 }
 
 // Returns the strategies that the options leave open.
 std::vector<memory::Strategy> MemoryPlanning::strategies(
     const memory::MemoryRequirement& requirement) {
-  const bool can_checkpoint = memory::can_checkpoint(options_.memory, model_);
-  std::vector<Dtype> precisions = {options_.memory.precision.value_or(Dtype::f32)};
+  const bool can_checkpoint = memory::can_checkpoint(parts_.options.memory, parts_.model);
+  std::vector<Dtype> precisions = {parts_.options.memory.precision.value_or(Dtype::f32)};
   // Rounding to 16 bits changes the gradients of all units. With rows_of_unit it is no option: what
   // fits the limit depends on the data, namely on the number of rows of the largest unit.
-  if (!options_.memory.precision && !options_.rows_of_unit) precisions.push_back(Dtype::bf16);
+  if (!parts_.options.memory.precision && !parts_.options.rows_of_unit)
+    precisions.push_back(Dtype::bf16);
   std::vector<memory::Strategy> strategies;
   for (const Dtype precision : precisions) {
-    for (const ClipStrategy& clip : clip_strategies(options_, can_checkpoint)) {
+    for (const ClipStrategy& clip : clip_strategies(parts_.options, can_checkpoint)) {
       const auto apply = [this, clip, precision, can_checkpoint]() -> memory::StrategyCost {
-        set_passes(clip.passes, clip.per_sample_grad_budget);
+        set_passes(parts_, clip.passes, clip.per_sample_grad_budget);
         precision_ = precision;
-        if (can_checkpoint) memory::set_checkpoints(model_, 0);
+        if (can_checkpoint) memory::set_checkpoints(parts_.model, 0);
         return {clip.recomputation};
       };
       strategies.push_back({fmt::format("{}, {}", clip.name, name(precision)), apply});
       if (!clip.checkpoints) continue;
-      strategies.back() = memory::with_checkpoints(strategies.back(), model_, requirement,
+      strategies.back() = memory::with_checkpoints(strategies.back(), parts_.model, requirement,
                                                    {true, backwards_of(clip.passes)});
     }
   }
@@ -165,29 +160,30 @@ std::vector<memory::Strategy> MemoryPlanning::strategies(
 }
 
 void MemoryPlanning::choose(const Run& run) {
-  const memory::Policy& policy = options_.memory;
+  const memory::Policy& policy = parts_.options.memory;
   const std::int64_t batches = policy.accumulation.value_or(1);
   std::int64_t max_unit = 1;
-  for (std::int64_t unit = 0; options_.rows_of_unit && unit < batches_.population(); ++unit)
-    max_unit = std::max<std::int64_t>(max_unit, std::ssize(batches_.rows_of_unit(unit)));
-  const std::int64_t all = batches_.large_batch() * max_unit;
+  for (std::int64_t unit = 0; parts_.options.rows_of_unit && unit < parts_.batches.population();
+       ++unit)
+    max_unit = std::max<std::int64_t>(max_unit, std::ssize(parts_.batches.rows_of_unit(unit)));
+  const std::int64_t all = parts_.batches.large_batch() * max_unit;
   const std::int64_t max_rows =
       std::max(max_unit, std::min((all + batches - 1) / batches, policy.rows()));
-  const DryRuns dry_runs(options_, optimizer_, clipper_, batches_, run);
+  const DryRuns dry_runs(parts_.options, parts_.optimizer, parts_.clipper, parts_.batches, run);
   const auto peak_of = [&](std::int64_t rows) {
     // The rows that may remain for the second physical batch; the first may end short of `rows`,
     // because its next unit did not fit.
     const std::int64_t left = rows >= all ? 0 : std::min(rows, all - rows + max_unit - 1);
-    return dry_runs.peak(rows, left > 0 && batches_.padded() ? rows : left);
+    return dry_runs.peak(rows, left > 0 && parts_.batches.padded() ? rows : left);
   };
   const memory::MemoryRequirement requirement{
       .peak_of = peak_of,
       .min = max_unit,
       .max = max_rows,
-      .update = memory::update_bytes(optimizer_) + sum_bytes(clipper_),
-      .limit = memory::limit_within(policy.limit, memory::device_of(optimizer_))};
+      .update = memory::update_bytes(parts_.optimizer) + sum_bytes(parts_.clipper),
+      .limit = memory::limit_within(policy.limit, memory::device_of(parts_.optimizer))};
   plan_ = memory::choose_strategy(strategies(requirement), requirement);
-  set_rows(plan_->fit().rows);
+  set_rows(parts_, plan_->fit().rows);
 }
 
 }  // namespace sotto

@@ -14,15 +14,23 @@
 
 namespace sotto {
 
+// The parts of a private step that are planned. They must outlive the planning.
+struct PlannedParts {
+  const EngineOptions& options;
+  nn::Module& model;
+  const nn::Optimizer& optimizer;
+  Clipper& clipper;
+  UnitBatches& batches;
+};
+
 class MemoryPlanning {
  public:
   // Computes loss and backward of one physical batch and adds it to the clipper.
   using Run = std::function<void(PhysicalBatch batch, Clipper& clipper, PhaseProfiler& phases)>;
 
   // Sets the clipper's passes, the model's activation checkpoints and, without a memory limit, the
-  // rows of physical batches, as the options say. All arguments must outlive this object.
-  MemoryPlanning(const EngineOptions& options, nn::Module& model, const nn::Optimizer& optimizer,
-                 Clipper& clipper, UnitBatches& batches);
+  // rows of physical batches, as the options say.
+  explicit MemoryPlanning(const PlannedParts& parts);
 
   // Chooses the strategy with the least recomputation that keeps the limit, and applies it. Throws
   // std::invalid_argument if none does.
@@ -33,15 +41,9 @@ class MemoryPlanning {
   const std::optional<memory::Plan>& plan() const { return plan_; }
 
  private:
-  void set_rows(std::int64_t rows);
-  void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);
   std::vector<memory::Strategy> strategies(const memory::MemoryRequirement& requirement);
 
-  const EngineOptions& options_;
-  nn::Module& model_;
-  const nn::Optimizer& optimizer_;
-  Clipper& clipper_;
-  UnitBatches& batches_;
+  PlannedParts parts_;
   Dtype precision_;
   std::optional<memory::Plan> plan_;
 };

@@ -28,7 +28,7 @@ bool TrainedParameters::check_same(nn::Module& model) {
   const std::vector<Parameter*> present = model.parameters();
   const std::unordered_set<const Parameter*> known(present.begin(), present.end());
   bool assigned = false;
-  for (One& one : all_) {
+  for (TrainedParameter& one : all_) {
     check(known.contains(one.parameter),
           "Engine: parameter {} was replaced or removed since the engine was made: make another "
           "optimizer and engine",
@@ -50,9 +50,9 @@ bool TrainedParameters::check_same(nn::Module& model) {
 
 void TrainedParameters::check_finite() const {
   std::vector<Tensor> values;
-  for (const One& one : all_) values.push_back(one.parameter->value);
+  for (const TrainedParameter& one : all_) values.push_back(one.parameter->value);
   if (nn::all_finite(values)) return;
-  for (const One& one : all_)
+  for (const TrainedParameter& one : all_)
     check(nn::all_finite({one.parameter->value}),
           "Engine: parameter {} holds NaN or infinity, from which nothing is learned any more: "
           "nothing is released",

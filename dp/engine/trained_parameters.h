@@ -8,6 +8,16 @@
 
 namespace sotto {
 
+// A parameter, as it was when the engine was made.
+struct TrainedParameter {
+  std::string name;
+  const Parameter* parameter;
+  Shape shape;
+  Dtype dtype;
+  Device device;
+  const void* place = nullptr;  // of the value, at the last call
+};
+
 class TrainedParameters {
  public:
   explicit TrainedParameters(nn::Module& model);
@@ -21,15 +31,7 @@ class TrainedParameters {
   void check_finite() const;
 
  private:
-  struct One {
-    std::string name;
-    const Parameter* parameter;
-    Shape shape;
-    Dtype dtype;
-    Device device;
-    const void* place = nullptr;  // of the value, at the last call
-  };
-  std::vector<One> all_;
+  std::vector<TrainedParameter> all_;
 };
 
 }  // namespace sotto

@@ -37,6 +37,38 @@ void number_draws(std::span<std::int64_t> rows) {
   for (std::int64_t& row : rows) row += again * times[row]++;
 }
 
+// The rows of all physical batches, padding included: those of the blocks before each of `ends`,
+// where block k holds the units up to block_ends[k].
+template <class MakeBatch>
+std::vector<std::int64_t> all_rows(std::span<const std::int64_t> ends,
+                                   std::span<const std::int64_t> block_ends,
+                                   const MakeBatch& make_batch) {
+  std::vector<std::int64_t> rows;
+  std::int64_t first = 0;
+  for (const std::int64_t block : ends) {
+    const std::int64_t end = block_ends[static_cast<std::size_t>(block)];
+    const PhysicalBatch batch = make_batch(first, end);
+    rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+    first = end;
+  }
+  return rows;
+}
+
+// The rows of the batch's units, one row each if `rows_of_unit` is empty.
+UnitRows rows_of(const SampledBatch& batch,
+                 const std::function<std::vector<std::int64_t>(std::int64_t)>& rows_of_unit) {
+  UnitRows units;
+  if (!rows_of_unit) {
+    units.rows.assign(batch.units().begin(), batch.units().end());
+    units.starts.resize(batch.units().size() + 1);
+    std::iota(units.starts.begin(), units.starts.end(), 0);
+    return units;
+  }
+  for (const std::int64_t unit : batch.units()) units.add(rows_of_unit(unit));
+  check_rows_apart(batch.units(), units.rows, units.starts);
+  return units;
+}
+
 }  // namespace
 
 void PhysicalBatch::pad(std::int64_t count) {
@@ -102,19 +134,6 @@ std::vector<std::int64_t> UnitBatches::rows_of_unit(std::int64_t unit) const {
   return options_.rows_of_unit(unit);
 }
 
-UnitRows UnitBatches::rows_of(const SampledBatch& batch) const {
-  UnitRows units;
-  if (!options_.rows_of_unit) {
-    units.rows.assign(batch.units().begin(), batch.units().end());
-    units.starts.resize(batch.units().size() + 1);
-    std::iota(units.starts.begin(), units.starts.end(), 0);
-    return units;
-  }
-  for (const std::int64_t unit : batch.units()) units.add(rows_of_unit(unit));
-  check_rows_apart(batch.units(), units.rows, units.starts);
-  return units;
-}
-
 PhysicalBatch UnitBatches::physical_batch(const UnitRows& units, std::int64_t first,
                                           std::int64_t end) const {
   const auto start = [&](std::int64_t unit) {
@@ -144,22 +163,8 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
-// Calls prefetch_rows with the rows of all physical batches, padding included.
-void UnitBatches::prefetch(const UnitRows& units, std::span<const std::int64_t> block_ends,
-                           std::span<const std::int64_t> rows_of_blocks) const {
-  std::vector<std::int64_t> rows;
-  std::int64_t first = 0;
-  for (const std::int64_t block : physical_batches_->ends(rows_of_blocks)) {
-    const std::int64_t end = block_ends[static_cast<std::size_t>(block)];
-    const PhysicalBatch batch = padded_batch(units, first, end);
-    rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
-    first = end;
-  }
-  options_.prefetch_rows(rows);
-}
-
 void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run) {
-  const UnitRows units = rows_of(batch);
+  const UnitRows units = rows_of(batch, options_.rows_of_unit);
   std::vector<std::int64_t> differences(units.starts.size());
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
   const SumBlocks blocks(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
@@ -171,10 +176,14 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
   for (std::size_t k = 1; k < ends.size(); ++k)
     rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
                    units.starts[static_cast<std::size_t>(ends[k - 1])]);
-  if (options_.prefetch_rows) prefetch(units, ends, rows);
+  const auto batch_of = [&](std::int64_t first, std::int64_t end) {
+    return padded_batch(units, first, end);
+  };
+  if (options_.prefetch_rows)
+    options_.prefetch_rows(all_rows(physical_batches_->ends(rows), ends, batch_of));
   const auto run_blocks = [&](std::int64_t first, std::int64_t end) {
     const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
-    run(padded_batch(units, unit(first), unit(end)));
+    run(batch_of(unit(first), unit(end)));
   };
   clipper.begin(blocks);
   physical_batches_->over(rows, run_blocks, [&] {

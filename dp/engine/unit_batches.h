@@ -65,11 +65,8 @@ class UnitBatches {
   std::int64_t population() const { return sampler_.population(); }
 
  private:
-  UnitRows rows_of(const SampledBatch& batch) const;
   PhysicalBatch padded_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   std::int64_t padded_rows() const;
-  void prefetch(const UnitRows& units, std::span<const std::int64_t> block_ends,
-                std::span<const std::int64_t> rows_of_blocks) const;
 
   const EngineOptions& options_;
   const Sampler& sampler_;

@@ -40,7 +40,7 @@ LaneFft::LaneFft(std::int64_t n) {
   std::int64_t m = 1;
   for (const std::int64_t radix : radices(n)) {
     check(radix <= max_radix, "lane_fft: {} points: the prime {} is above {}", n, radix, max_radix);
-    Stage stage{radix, m, {}, {}};
+    FftStage stage{radix, m, {}, {}};
     for (std::int64_t k = 0; k < m; ++k) {
       for (std::int64_t q = 0; q < radix; ++q) {
         const double turns = static_cast<double>(k * q) / static_cast<double>(radix * m);

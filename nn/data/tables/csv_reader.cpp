@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <utility>
+#include <vector>
 
 #include <csv.h>
 
@@ -35,10 +37,8 @@ std::int64_t line_ends(std::string_view text) {
   return count;
 }
 
-}  // namespace
-
 // Records that were parsed together. The fields of one that goes on in the next piece come last.
-struct CsvReader::Piece {
+struct Piece {
   struct Record {
     std::size_t fields_end;
     std::int64_t line;
@@ -52,7 +52,7 @@ struct CsvReader::Piece {
 };
 
 // Owns libcsv's parser. It calls on_field and on_row, which write to the piece.
-class CsvReader::Parser {
+class Parser {
  public:
   Parser(std::istream& in, const std::string& name, const CsvOptions& options)
       : in_(in, name), max_(options.max_record_bytes), bytes_(piece_bytes) {
@@ -194,53 +194,73 @@ class CsvReader::Parser {
   std::size_t found_ = 0;  // the number of fields at the fault
 };
 
+}  // namespace
+
+struct CsvReader::State {
+  State(std::istream& in, std::string of, const CsvOptions& options)
+      : name(std::move(of)), parser(in, name, options) {}
+  State(const std::string& path, const CsvOptions& options)
+      : name(path), file(std::make_unique<FileStream>(path)), parser(*file, name, options) {}
+
+  void fetch();
+
+  std::string name;
+  std::unique_ptr<std::istream> file;
+  Parser parser;
+  std::unique_ptr<Piece> piece = std::make_unique<Piece>(), spare = std::make_unique<Piece>();
+  std::size_t at = 0;  // the number of records of the piece that next() has moved to
+  std::vector<std::string_view> fields;
+  std::future<void> ahead;  // the last member: it ends before what it writes to
+};
+
 CsvReader::CsvReader(std::istream& in, std::string name, const CsvOptions& options)
-    : name_(std::move(name)),
-      parser_(std::make_unique<Parser>(in, name_, options)),
-      piece_(std::make_unique<Piece>()),
-      spare_(std::make_unique<Piece>()) {}
+    : state_(std::make_unique<State>(in, std::move(name), options)) {}
 
 CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
-    : name_(path),
-      file_(std::make_unique<FileStream>(path)),
-      parser_(std::make_unique<Parser>(*file_, name_, options)),
-      piece_(std::make_unique<Piece>()),
-      spare_(std::make_unique<Piece>()) {}
+    : state_(std::make_unique<State>(path, options)) {}
 
 CsvReader::~CsvReader() = default;
 
 // The first piece is parsed on this thread: a small file needs no other.
-void CsvReader::fetch() {
-  if (ahead_.valid()) {
-    ahead_.get();
+void CsvReader::State::fetch() {
+  if (ahead.valid()) {
+    ahead.get();
   } else {
-    parser_->parse(*piece_, *spare_);
+    parser.parse(*piece, *spare);
   }
-  std::swap(piece_, spare_);
-  at_ = 0;
-  if (piece_->last || !piece_->error.empty()) return;
-  ahead_ = std::async(std::launch::async, [this, before = piece_.get(), into = spare_.get()] {
-    parser_->parse(*before, *into);
+  std::swap(piece, spare);
+  at = 0;
+  if (piece->last || !piece->error.empty()) return;
+  ahead = std::async(std::launch::async, [this, before = piece.get(), into = spare.get()] {
+    parser.parse(*before, *into);
   });
 }
 
 bool CsvReader::next() {
-  while (at_ == piece_->records.size()) {
-    if (!piece_->error.empty()) throw SystemFailure(piece_->error);
-    if (piece_->last) return false;
-    fetch();
+  State& s = *state_;
+  while (s.at == s.piece->records.size()) {
+    if (!s.piece->error.empty()) throw SystemFailure(s.piece->error);
+    if (s.piece->last) return false;
+    s.fetch();
   }
-  std::size_t field = at_ == 0 ? 0 : piece_->records[at_ - 1].fields_end;
-  const std::size_t end = piece_->records[at_++].fields_end;
-  std::size_t begin = field == 0 ? 0 : piece_->ends[field - 1];
-  fields_.resize(end - field);
-  for (std::string_view& text : fields_) {
-    text = {piece_->text.data() + begin, piece_->ends[field] - begin};
-    begin = piece_->ends[field++];
+  const Piece& piece = *s.piece;
+  std::size_t field = s.at == 0 ? 0 : piece.records[s.at - 1].fields_end;
+  const std::size_t end = piece.records[s.at++].fields_end;
+  std::size_t begin = field == 0 ? 0 : piece.ends[field - 1];
+  s.fields.resize(end - field);
+  for (std::string_view& text : s.fields) {
+    text = {piece.text.data() + begin, piece.ends[field] - begin};
+    begin = piece.ends[field++];
   }
   return true;
 }
 
-std::int64_t CsvReader::line() const { return at_ == 0 ? 0 : piece_->records[at_ - 1].line; }
+std::span<const std::string_view> CsvReader::fields() const { return state_->fields; }
+
+const std::string& CsvReader::name() const { return state_->name; }
+
+std::int64_t CsvReader::line() const {
+  return state_->at == 0 ? 0 : state_->piece->records[state_->at - 1].line;
+}
 
 }  // namespace sotto

@@ -3,13 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <future>
 #include <istream>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace sotto {
 
@@ -40,24 +38,14 @@ class CsvReader {
   // Moves to the next record, or returns false at the end of the file.
   bool next();
   // The fields of the record; valid until next().
-  std::span<const std::string_view> fields() const { return fields_; }
+  std::span<const std::string_view> fields() const;
   // The line, from 1, in which the record begins.
   std::int64_t line() const;
-  const std::string& name() const { return name_; }
+  const std::string& name() const;
 
  private:
-  struct Piece;
-  class Parser;
-
-  void fetch();
-
-  std::string name_;
-  std::unique_ptr<std::istream> file_;
-  std::unique_ptr<Parser> parser_;
-  std::unique_ptr<Piece> piece_, spare_;
-  std::size_t at_ = 0;  // the number of records of the piece that next() has moved to
-  std::vector<std::string_view> fields_;
-  std::future<void> ahead_;  // the last member: it ends before what it writes to
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sotto
