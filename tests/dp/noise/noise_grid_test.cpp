@@ -9,6 +9,7 @@
 
 #include "core/random/philox.h"
 #include "dp/noise/noisy_update_pass.h"
+#include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 
