@@ -168,7 +168,7 @@ class Backend {
   // Splits w[n] x[n,k] into two bf16 tensors whose sum approximates it (bf16_split.h); zeros where
   // w[n] is 0. x row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
   virtual void scale_to_bf16x2(View x, View w, View pieces) = 0;
-  // Clip factors of n samples from their gradients with respect to p parameters (clip_factor.h; its
+  // Clip factors of n samples from their gradients with respect to p parameters (clip_sample.h; its
   // enumerators name the rows below). All f64, row-major.
   //   terms [4, p, n]: squared norms, rounding error bounds of the norms, norms of the summands
   //     (term_norm), and a flag: nonzero where the squared norm must be recomputed in f64;

@@ -12,6 +12,7 @@
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 #include "dp/clipping/parameter_gradients.h"
+#include "kernels/host_device/clip_sample.h"
 
 namespace sotto {
 

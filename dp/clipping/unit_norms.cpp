@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/threads/simd_dispatch.h"
+#include "kernels/host_device/clip_sample.h"
 
 namespace sotto {
 

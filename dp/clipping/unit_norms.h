@@ -1,5 +1,5 @@
 // The norms and clip factors of a physical batch's units, for one clip group at a time, and counts
-// of them. kernels/host_device/clip_factor.h computes those of one unit.
+// of them. kernels/host_device/clip_sample.h computes those of one unit.
 #pragma once
 
 #include <vector>

@@ -10,7 +10,7 @@
 #include "kernels/cuda/runtime/device_backend.h"
 #include "kernels/cuda/runtime/scratch.h"
 #include "kernels/host_device/bf16_split.h"
-#include "kernels/host_device/clip_factor.h"
+#include "kernels/host_device/clip_sample.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/host_device/gram_precision.h"
 #include "kernels/host_device/rounded_term.h"

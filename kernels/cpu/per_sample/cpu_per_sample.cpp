@@ -15,7 +15,7 @@
 #include "kernels/cpu/per_sample/dot.h"
 #include "kernels/cpu/per_sample/row_norms.h"
 #include "kernels/host_device/bf16_split.h"
-#include "kernels/host_device/clip_factor.h"
+#include "kernels/host_device/clip_sample.h"
 #include "kernels/host_device/rounded_term.h"
 
 namespace sotto {
