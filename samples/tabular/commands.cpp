@@ -38,6 +38,14 @@ nlohmann::json results_json(const TrainingReport& report) {
   return object;
 }
 
+std::string proposal(const std::string& data, const GuessOptions& guess) {
+  try {
+    return guess_schema(data, guess).to_json();
+  } catch (const std::invalid_argument& error) {
+    fail(fmt::format("--label, --user: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 int evaluate(int argc, const char* const* argv) {
@@ -110,7 +118,7 @@ int schema(int argc, const char* const* argv) {
         "--out: a schema is public and this one is read from the rows: look at it without --out, "
         "then give --i-made-this-public");
   samples::check_writable("--out", out);
-  const std::string text = guess_schema(data, guess).to_json();
+  const std::string text = proposal(data, guess);
   if (out.empty()) {
     samples::print_text(text);
   } else {

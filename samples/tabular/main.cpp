@@ -15,16 +15,19 @@ using Command = std::function<int(int, const char* const*)>;
 
 constexpr const char* help = R"(Learns from the rows of a table with differential privacy.
 
-tabular train      trains a model (without --data: on people made up by the program)
-tabular evaluate   measures a model on rows with labels
-tabular predict    predicts the labels of rows
-tabular schema     proposes a schema: the public description of a table's columns
-tabular people     writes a table of people made up by the program, to try the others on
+Usage: tabular COMMAND [OPTIONS]; tabular COMMAND --help lists the options of a command.
 
-Each has a --help of its own. For example:
-  tabular train --data adult.data --schema adult.json --epsilon 1 --save adult.safetensors --report adult.html
-  tabular evaluate --model adult.safetensors --data adult.test
-  tabular predict --model adult.safetensors --data people.csv --out predictions.csv
+Subcommands:
+  train       trains a model; without --data, on people made up by the program
+  evaluate    measures a model on rows with labels
+  predict     predicts the labels of rows
+  schema      proposes a schema: the public description of a table's columns
+  people      writes a table of people made up by the program, to try the others on
+
+For example:
+    tabular train --data adult.data --schema adult.json --epsilon 1 --save adult.safetensors --report adult.html
+    tabular evaluate --model adult.safetensors --data adult.test
+    tabular predict --model adult.safetensors --data people.csv --out predictions.csv
 )";
 
 int train(int argc, const char* const* argv) {

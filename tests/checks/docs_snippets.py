@@ -174,8 +174,11 @@ def commands(text):
             yield words
 
 
+WITH_COMMANDS = {"privacy_budget", "tabular", "images", "text"}
+
+
 def help_of(program, words):
-    subcommand = [word for word in words[1:2] if not word.startswith("-")] if program.name == "privacy_budget" else []
+    subcommand = [word for word in words[1:2] if not word.startswith("-")] if program.name in WITH_COMMANDS else []
     return subprocess.run([program, *subcommand, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
 
 

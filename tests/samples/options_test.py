@@ -38,6 +38,9 @@ SMALL = {
     "privacy_budget steps": [*TARGET, *PHASE[:4]],
     "privacy_budget batch": [*TARGET, *PRIVATE, "--steps", "4"],
     "privacy_budget inspect": [LEDGER],
+    "tabular train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
+                      "--threads", "1", *PRIVATE],
+    "tabular people": ["--out", "people.csv", "--rows", "10"],
 }
 NUMBERS = set("NXDEQP")
 # Kinds of values that every option refuses, and kinds that an option with a number refuses.
@@ -64,6 +67,21 @@ EARLIER = [
      ["--population", "600", "--sampling", "truncated_poisson", "--largest-batch", "700"],
      ["--dataset-size", "600", "--sampling", "truncated_poisson", "--max-batch-size", "700"]),
 ]
+
+
+def make_files(folder):
+    """Files that small runs need: a table and a model."""
+    for program in PROGRAMS:
+        if os.path.basename(program) != "tabular":
+            continue
+        table, model = os.path.join(folder, "people.csv"), os.path.join(folder, "model")
+        SMALL["tabular schema"] = ["--data", table]
+        SMALL["tabular evaluate"] = ["--model", model, "--data", table]
+        SMALL["tabular predict"] = ["--model", model, "--data", table, "--out", "predictions.csv"]
+        for command, arguments in (("people", ["--out", table, "--rows", "20"]),
+                                   ("train", [*SMALL["tabular train"], "--save", model])):
+            done = run_program([program, command, *arguments])
+            assert done.returncode == 0, done.stderr
 
 
 def run(command, arguments):
@@ -200,7 +218,9 @@ def main():
         PROGRAMS.append(os.path.abspath(sys.argv.pop(1)))
     if not PROGRAMS:
         sys.exit(__doc__)
-    unittest.main("__main__")
+    with tempfile.TemporaryDirectory() as folder:
+        make_files(folder)
+        unittest.main("__main__")
 
 
 if __name__ == "__main__":

@@ -281,7 +281,7 @@ class Refusals(InFolder):
         done = run("--help")
         self.assertEqual(0, done.returncode)
         for command in ("train", "evaluate", "predict", "schema", "people"):
-            self.assertIn("tabular " + command, done.stdout)
+            self.assertIn("\n  " + command, done.stdout)
             self.assertEqual(0, run(command, "--help").returncode)
 
 
