@@ -167,6 +167,12 @@ std::string results(const TrainingReport& report) {
   return section("Results on the test data", measure_is_private(report), html);
 }
 
+std::string generated(const TrainingReport& report) {
+  if (report.generated_text.empty()) return "";
+  return section("Text that the model writes", report.privacy.has_value(),
+                 "<pre>" + escape(report.generated_text) + "</pre>\n");
+}
+
 std::string norms(const TrainingReport& report) {
   if (report.norms.empty()) return "";
   const TrainingReport::NormHistogram& last = report.norms.back();
@@ -323,8 +329,8 @@ std::string to_html(const TrainingReport& report) {
              "<style>\n{}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{}</h1>\n</header>\n",
              title, report_style, title) +
          banner(report) + headline(report) + statement(report) + results(report) +
-         training(report) + norms(report) + phases(report) + settings(report) + warnings(report) +
-         "</main>\n</body>\n</html>\n";
+         generated(report) + training(report) + norms(report) + phases(report) + settings(report) +
+         warnings(report) + "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace sotto

@@ -59,6 +59,7 @@ struct TrainingReport {
   std::vector<Setting> settings;
   std::vector<Setting> results;  // measures of the final model on the test data
   std::optional<Confusion> confusion;
+  std::string generated_text;        // by the final model, UTF-8; empty: none
   std::vector<Point> points;         // increasing in step
   std::vector<NormHistogram> norms;  // increasing in step
   std::vector<Phase> phases;

@@ -73,6 +73,8 @@ json to_json(const TrainingReport& report) {
           {"confusion", report.confusion ? json{{"classes", report.confusion->classes},
                                                 {"counts", report.confusion->counts}}
                                          : json(nullptr)},
+          {"generated_text",
+           report.generated_text.empty() ? json(nullptr) : json(report.generated_text)},
           {"points", points},
           {"norms", all(report.norms)},
           {"phases", all(report.phases)}};

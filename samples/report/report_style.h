@@ -87,6 +87,7 @@ th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
 .key { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 10px; }
 .meter { width: 28%; padding-right: 0; }
 .meter div { height: 8px; border-radius: 4px; background: var(--c5); }
+pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 .empty { color: var(--soft); font-style: italic; }
 @media (max-width: 600px) { .facts > div { grid-template-columns: 1fr; } }
 )css";

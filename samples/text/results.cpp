@@ -1,0 +1,123 @@
+#include "samples/text/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include <sotto/autograd/ops.h>
+#include <sotto/core/error.h>
+#include <sotto/nn/metrics.h>
+#include <sotto/nn/predict.h>
+#include "samples/training/evaluation.h"
+
+namespace sotto::text {
+
+namespace {
+
+std::string number_text(double value) { return fmt::format("{:.4f}", value); }
+
+// A field of a CSV file (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+// True if row k is the first one of its unit.
+bool begins_unit(const Dataset& rows, std::size_t k) {
+  return k == 0 || rows.units.empty() || rows.units[k] != rows.units[k - 1];
+}
+
+void describe_classes(const Tensor& scores, const Tensor& targets,
+                      const std::vector<std::string>& classes, TrainingReport& report) {
+  const Tensor confusion = nn::confusion_matrix(scores, targets);
+  report.confusion = {classes, confusion.to_vector<std::int64_t>()};
+  std::vector<std::int64_t> counts(classes.size());
+  for (const std::int64_t target : targets.to_vector<std::int64_t>())
+    ++counts[static_cast<std::size_t>(target)];
+  const double most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
+  auto& results = report.results;
+  results.push_back({"accuracy", number_text(nn::accuracy(scores, targets))});
+  results.push_back({"accuracy of always the most frequent class",
+                     number_text(most / static_cast<double>(targets.numel()))});
+  results.push_back({"F1 score, mean of the classes", number_text(nn::macro_f1(confusion))});
+  const auto calibration = nn::calibration_curve(scores, targets);
+  results.push_back(
+      {"expected calibration error", number_text(nn::expected_calibration_error(calibration))});
+}
+
+}  // namespace
+
+Tensor scores_of_units(nn::Module& model, const Dataset& rows) {
+  auto& network = dynamic_cast<Network&>(model);
+  const Tensor all = samples::outputs_of(model, rows, [&](Tape& tape, const Dataset& part) {
+    return log_softmax(forward_rows(network, tape, part), 1);
+  });
+  const auto classes = static_cast<std::size_t>(all.shape()[1]);
+  const std::vector<float> of_rows = all.to_vector<float>();
+  std::vector<float> scores;
+  float of_unit = 0;  // rows
+  for (std::size_t k = 0; k < of_rows.size() / classes; ++k) {
+    of_unit = begins_unit(rows, k) ? 1 : of_unit + 1;
+    if (of_unit == 1) scores.resize(scores.size() + classes);
+    for (std::size_t c = 0; c < classes; ++c) {
+      float& mean = scores[scores.size() - classes + c];
+      mean += (of_rows[k * classes + c] - mean) / of_unit;
+    }
+  }
+  const auto units = static_cast<std::int64_t>(scores.size() / classes);
+  return Tensor::from(scores, {units, all.shape()[1]});
+}
+
+Tensor classes_of_units(const Dataset& rows) {
+  const std::vector<std::int64_t> of_rows = rows.targets.to_vector<std::int64_t>();
+  std::vector<std::int64_t> of_units;
+  for (std::size_t k = 0; k < of_rows.size(); ++k) {
+    if (begins_unit(rows, k)) of_units.push_back(of_rows[k]);
+  }
+  return Tensor::from(of_units, {std::ssize(of_units)});
+}
+
+double nats_per_character(nn::Module& model, const Dataset& rows) {
+  auto& network = dynamic_cast<Network&>(model);
+  const Tensor sums = samples::outputs_of(model, rows, [&](Tape& tape, const Dataset& part) {
+    return sum(cross_entropy_elements(forward_rows(network, tape, part), part.targets,
+                                      {.class_axis = 2, .ignore_index = ignored}),
+               {1});
+  });
+  double nats = 0, count = 0;
+  for (const float sum : sums.to_vector<float>()) nats += sum;
+  for (const std::int64_t length : rows.field("lengths").to_vector<std::int64_t>())
+    count += static_cast<double>(length);
+  return nats / count;
+}
+
+void describe_results(nn::Module& network, const TextModel& model, const Dataset& rows,
+                      TrainingReport& report) {
+  if (!model.generates()) {
+    describe_classes(scores_of_units(network, rows), classes_of_units(rows), model.classes, report);
+    return;
+  }
+  const double nats = nats_per_character(network, rows);
+  report.results.push_back({"nats per character", number_text(nats)});
+  report.results.push_back({"perplexity", number_text(std::exp(nats))});
+}
+
+std::string predictions(const Tensor& scores, const std::vector<std::string>& classes) {
+  std::string text = "unit,class";
+  for (const std::string& name : classes) text += "," + csv_field("p(" + name + ")");
+  Tape tape({.training = false});
+  const std::vector<float> all = softmax(tape.input(scores), 1).value().to_vector<float>();
+  for (std::size_t at = 0; at < all.size(); at += classes.size()) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
+    fmt::format_to(
+        std::back_inserter(text), "\n{},{}", at / classes.size() + 1,
+        csv_field(classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]));
+    for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
+  }
+  return text + "\n";
+}
+
+}  // namespace sotto::text

@@ -1,0 +1,45 @@
+// The options of `text train`: apart, since they need the library for command lines.
+#include "samples/cli/command_line.h"
+#include "samples/text/text_task.h"
+
+namespace sotto::text {
+
+void TextTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
+  line.choice("--task", model_.task, "tell classes, or generate text", {"classify", "generate"});
+  line.option("--data", data_,
+              "training text, UTF-8, plain or gzipped. classify: a folder with a file or "
+              "sub-folder for each class, whose names are public; generate: a file or folder",
+              "PATH");
+  line.option("--test", test_, "test text, likewise; otherwise a part of --data is kept for it",
+              "PATH");
+  line.option("--test-fraction", test_fraction_, "that part: a fraction of the units", "X");
+  line.option("--test-every", test_every_, "or that part: every N-th unit of each class", "N");
+  line.conflict("--test", "--test-fraction");
+  line.conflict("--test", "--test-every");
+  line.conflict("--test-fraction", "--test-every");
+  line.choice("--unit", model_.unit, "the text that privacy hides as a whole",
+              {"line", "paragraph", "file"});
+  line.option("--context", model_.context, "maximum symbols that the model reads at a time", "N");
+  line.choice("--long-units", model_.long_units,
+              "units longer than that: cut, or split into several rows of one unit",
+              {"cut", "split"});
+  line.option("--alphabet", model_.alphabet,
+              "symbols: bytes, or these public characters (others are refused)", "TEXT");
+  line.flag("--other-characters", model_.other_characters,
+            "one more symbol, for all characters that the alphabet lacks");
+  line.option("--train-size", s.train_size, "sentences made up for training, without --data", "N");
+  line.option("--test-size", s.test_size, "sentences made up for the test, without --data", "N");
+}
+
+void TextTask::add_model_options(samples::CommandLine& line) {
+  NetworkOptions& network = model_.network;
+  line.choice("--model", network.model, "network", network_names());
+  line.option("--embedding", network.embedding, "numbers that stand for a symbol (gru, lstm)", "N");
+  line.option("--hidden", network.hidden, "units of a layer; the transformer's width", "N");
+  line.option("--layers", network.layers, "layers, or blocks of the transformer", "N");
+  line.option("--heads", network.heads, "heads of attention (transformer)", "N");
+  line.flag("--bidirectional", network.bidirectional,
+            "read backwards as well (gru and lstm, to classify)");
+}
+
+}  // namespace sotto::text

@@ -1,0 +1,177 @@
+#include "samples/text/text_task.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include <sotto/autograd/ops.h>
+#include <sotto/nn/predict.h>
+#include "samples/cli/program.h"
+#include "samples/report/report.h"
+#include "samples/text/generation.h"
+#include "samples/text/results.h"
+#include "samples/text/sentences.h"
+
+namespace sotto::text {
+
+namespace {
+
+using samples::Settings;
+
+// The rows of all units but every n-th one of a class, and of those.
+std::pair<Dataset, Dataset> every_nth(const Dataset& rows, std::int64_t n) {
+  std::map<std::int64_t, std::int64_t> units;  // so far, by class
+  std::vector<std::int64_t> train, test;
+  const std::vector<std::int64_t> classes = rows.targets.to_vector<std::int64_t>();
+  for (std::int64_t row = 0; row < rows.size(); ++row) {
+    const auto k = static_cast<std::size_t>(row);
+    std::int64_t& count = units[classes[k]];
+    if (row == 0 || rows.units[k] != rows.units[k - 1]) ++count;
+    (count % n == 0 ? test : train).push_back(row);
+  }
+  return {rows.batch(train), rows.batch(test)};
+}
+
+}  // namespace
+
+std::string TextTask::description() const {
+  return "Trains a model of text, with differential privacy: one that tells classes, or one that "
+         "writes.";
+}
+
+std::string TextTask::title() const {
+  return model_.generates() ? "A language model of text" : "Telling the classes of text";
+}
+
+Settings TextTask::defaults() const {
+  Settings settings;
+  settings.clip_bound = 1;
+  settings.epochs = 15;
+  settings.batch = 256;
+  settings.optimizer = "adam";
+  settings.learning_rate = 0.01;
+  settings.train_size = 4'000;
+  settings.test_size = 1'000;
+  return settings;
+}
+
+std::vector<samples::Preset> TextTask::presets() const { return {}; }
+
+samples::Measure TextTask::measure() const {
+  if (model_.generates()) return {.name = "nats per character", .percent = false};
+  return {};
+}
+
+std::vector<samples::TaskSetting> TextTask::settings() {
+  NetworkOptions& network = model_.network;
+  return {{"task", &model_.task},
+          {"model", &network.model},
+          {"embedding", &network.embedding},
+          {"hidden", &network.hidden},
+          {"layers", &network.layers},
+          {"heads", &network.heads},
+          {"bidirectional", &network.bidirectional},
+          {"text unit", &model_.unit},
+          {"long units", &model_.long_units},
+          {"context", &model_.context},
+          {"alphabet", &model_.alphabet},
+          {"other characters", &model_.other_characters},
+          {"test fraction", &test_fraction_},
+          {"test every", &test_every_}};
+}
+
+void TextTask::prepare(Settings& s) {
+  samples::require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
+                   "between 0 and 1");
+  samples::require(test_every_ == 0 || test_every_ >= 2, "--test-every", test_every_, "at least 2");
+  check(test_.empty() || !data_.empty(), "--test: needs --data");
+  check(!data_.empty() || model_.unit == "line",
+        "--unit: a {} needs --data: the sentences made up by the program are lines", model_.unit);
+  check(model_.alphabet != "bytes" || !model_.other_characters,
+        "--other-characters: needs an --alphabet");
+  s.unit = model_.unit == "file" ? "one file" : "one " + model_.unit + " of the text";
+  model_.classes = sentence_classes();
+  model_.text_options();
+  model_.make_network();  // refuses what is out of range
+  model_.classes.clear();
+  // The number of units is not known before load(), which sets it.
+  if (!data_.empty()) s.train_size = std::max(s.train_size, static_cast<std::int64_t>(s.batch));
+}
+
+samples::Data TextTask::made_up(const Settings& s) {
+  const TextOptions options = model_.text_options();
+  if (!model_.generates()) model_.classes = sentence_classes();
+  return {.train = sentences(s.train_size, s.seed, s.test_size, options),
+          .test = sentences(s.test_size, s.seed, 0, options)};
+}
+
+std::pair<Dataset, Dataset> TextTask::divided(const Dataset& rows, std::uint64_t seed) const {
+  auto parts =
+      test_every_ > 0 ? every_nth(rows, test_every_) : rows.split(1 - test_fraction_, seed);
+  check(parts.first.size() > 0 && parts.second.size() > 0,
+        "{}: {} of {} units leaves {} training and {} test rows",
+        test_every_ > 0 ? "--test-every" : "--test-fraction",
+        test_every_ > 0 ? static_cast<double>(test_every_) : test_fraction_, rows.unit_count(),
+        parts.first.size(), parts.second.size());
+  return parts;
+}
+
+samples::Data TextTask::from_files(const Settings& s) {
+  TextFiles files = read_text(model_, data_);
+  check(files.data.size() > 0, "--data: {} has no text", data_);
+  if (!model_.generates()) {
+    check(files.classes.size() > 1,
+          "--data: {} has one class, {}: give a file or a sub-folder for "
+          "each of two or more",
+          data_, files.classes.front());
+    model_.classes = files.classes;
+  }
+  if (test_.empty()) {
+    auto [train, test] = divided(files.data, s.seed);
+    return {.train = std::move(train), .test = std::move(test)};
+  }
+  return {.train = std::move(files.data), .test = read_text(model_, test_).data};
+}
+
+samples::Data TextTask::load(Settings& s) {
+  samples::Data data = data_.empty() ? made_up(s) : from_files(s);
+  data = {.train = prepared(model_, data.train), .test = prepared(model_, data.test)};
+  const std::int64_t units = data.train.unit_count();
+  check(units > 1, "--data: all {} rows belong to one unit, whose model would be noise",
+        data.train.size());
+  s.train_size = s.privacy ? units : data.train.size();
+  s.test_size = data.test.size();
+  return data;
+}
+
+std::string TextTask::data_text() const {
+  return data_.empty() ? "sentences made up by the program" : "from " + data_;
+}
+
+std::unique_ptr<nn::Module> TextTask::make_model(const samples::Data& /*data*/,
+                                                 std::uint64_t /*seed*/) {
+  return model_.make_network();
+}
+
+Var TextTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
+  const Var outputs = forward_rows(dynamic_cast<Network&>(model), tape, batch);
+  if (!model_.generates()) return cross_entropy(outputs, batch.targets);
+  return cross_entropy(outputs, batch.targets, {.class_axis = 2, .ignore_index = ignored});
+}
+
+double TextTask::evaluate(nn::Module& model, const samples::Data& data) {
+  if (model_.generates()) return nats_per_character(model, data.test);
+  return nn::accuracy(scores_of_units(model, data.test), classes_of_units(data.test));
+}
+
+std::map<std::string, std::string> TextTask::metadata() const {
+  return {{model_key, to_json(model_).dump()}};
+}
+
+void TextTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
+  describe_results(model, model_, data.test, report);
+  if (!model_.generates()) return;
+  report.generated_text = generate_text(dynamic_cast<Network&>(model), model_, {});
+}
+
+}  // namespace sotto::text

@@ -1,0 +1,44 @@
+// Training on text: files, or sentences made up by the program; to tell classes, or to generate.
+#pragma once
+
+#include "samples/text/text_model.h"
+#include "samples/training/task.h"
+
+namespace sotto::text {
+
+// The key of a model file's metadata under which its TextModel is.
+inline constexpr const char* model_key = "sotto.text.model";
+
+class TextTask final : public samples::Task {
+ public:
+  std::string program() const override { return "text"; }
+  std::string description() const override;
+  std::string title() const override;
+  samples::Settings defaults() const override;
+  double ordinary_learning_rate() const override { return 0.005; }
+  std::vector<samples::Preset> presets() const override;
+  samples::Measure measure() const override;
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
+  void add_model_options(samples::CommandLine& line) override;
+  std::vector<samples::TaskSetting> settings() override;
+  void prepare(samples::Settings& settings) override;
+  samples::Data load(samples::Settings& settings) override;
+  std::string data_text() const override;
+  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  double evaluate(nn::Module& model, const samples::Data& data) override;
+  std::map<std::string, std::string> metadata() const override;
+  void describe(nn::Module& model, const samples::Data& data, TrainingReport& report) override;
+
+ private:
+  samples::Data made_up(const samples::Settings& settings);
+  samples::Data from_files(const samples::Settings& settings);
+  std::pair<Dataset, Dataset> divided(const Dataset& rows, std::uint64_t seed) const;
+
+  std::string data_, test_;  // paths; empty: made up, a part of the data
+  double test_fraction_ = 0.2;
+  std::int64_t test_every_ = 0;  // 0: a fraction
+  TextModel model_;
+};
+
+}  // namespace sotto::text
