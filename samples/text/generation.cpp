@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <sotto/autograd/ops.h>
 #include <sotto/core/error.h>
@@ -44,6 +45,16 @@ std::int64_t draw(const std::vector<float>& scores, double temperature, PublicRa
   return std::min<std::int64_t>(found - sums.begin(), std::ssize(scores) - 1);
 }
 
+std::vector<std::int64_t> encoded_prompt(const TextVocabulary& vocabulary,
+                                         const std::string& prompt) {
+  try {
+    return vocabulary.encode(prompt);
+  } catch (const std::invalid_argument& error) {
+    fail(fmt::format("--prompt: {}", error.what()));
+  }
+}
+
+// Text to print: each byte that is not UTF-8, and each control character, is U+FFFD.
 std::string readable(const std::string& text) {
   std::string y;
   for (std::size_t at = 0; at < text.size();) {
@@ -65,13 +76,13 @@ std::string generate_text(Network& network, const TextModel& model,
   check(std::isfinite(options.temperature) && options.temperature >= 0,
         "--temperature: {} is not a number from 0", options.temperature);
   const TextVocabulary vocabulary = model.vocabulary();
-  std::vector<std::int64_t> unit = vocabulary.encode(options.prompt);
+  std::vector<std::int64_t> unit = encoded_prompt(vocabulary, options.prompt);
   std::string text = options.prompt;
   PublicRandom random(options.seed);
   for (std::int64_t k = 0; k < options.length; ++k) {
     std::vector<float> scores = next_scores(network, model, unit);
-    // No unit is empty.
-    if (unit.empty()) scores[TextVocabulary::end] = -INFINITY;
+    if (unit.empty())
+      scores[TextVocabulary::end] = -std::numeric_limits<float>::infinity();  // no unit is empty
     const std::int64_t next = draw(scores, options.temperature, random);
     if (next == TextVocabulary::end) {
       text += model.unit == "line" ? "\n" : "\n\n";

@@ -55,7 +55,27 @@ Settings TextTask::defaults() const {
   return settings;
 }
 
-std::vector<samples::Preset> TextTask::presets() const { return {}; }
+std::vector<samples::Preset> TextTask::presets() const {
+  Settings names = defaults();
+  names.epsilon = 8;
+  names.delta = 6e-5;
+  names.batch = 1000;
+  names.epochs = 40;
+  names.schedule = "linear";
+  Settings speeches = defaults();
+  speeches.epsilon = 8;
+  speeches.batch = 512;
+  speeches.epochs = 20;
+  return {{"names", names, {{"task", "classify"}, {"bidirectional", true}, {"context", 20}}},
+          {"speeches",
+           speeches,
+           {{"task", "generate"},
+            {"model", "transformer"},
+            {"hidden", 128},
+            {"layers", 2},
+            {"text unit", "paragraph"},
+            {"context", 128}}}};
+}
 
 samples::Measure TextTask::measure() const {
   if (model_.generates()) return {.name = "nats per character", .percent = false};
