@@ -1,6 +1,6 @@
 #include "samples/text/network.h"
 
-#include <utility>
+#include <algorithm>
 
 #include <sotto/autograd/ops.h>
 #include <sotto/core/error.h>
@@ -123,6 +123,9 @@ Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
 }
 
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const NetworkSizes& sizes) {
+  const std::vector<std::string> names = network_names();
+  check(std::find(names.begin(), names.end(), options.model) != names.end(),
+        "--model: no network is called {}", options.model);
   check_range("--hidden", options.hidden, max_width);
   check_range("--layers", options.layers, max_layers);
   check_range("--embedding", options.embedding, max_width);

