@@ -117,6 +117,7 @@ void TextTask::prepare(Settings& s) {
                    "between 0 and 1");
   samples::require(test_every_ == 0 || test_every_ >= 2, "--test-every", test_every_, "at least 2");
   check(test_.empty() || !data_.empty(), "--test: needs --data");
+  check(test_every_ == 0 || !data_.empty(), "--test-every: needs --data");
   check(!data_.empty() || model_.unit == "line",
         "--unit: a {} needs --data: the sentences made up by the program are lines", model_.unit);
   check(model_.alphabet != "bytes" || !model_.other_characters,

@@ -278,6 +278,7 @@ class Refusals(InFolder):
         self.refuse("--bidirectional: ", "--task", "generate", "--bidirectional")
         self.refuse("--other-characters: needs an --alphabet", "--other-characters")
         self.refused("--unit: a file needs --data", "train", "--unit", "file")
+        self.refused("--test-every: needs --data", "train", "--test-every", "5")
         self.refused("--test: needs --data", "train", "--test", self.languages())
         self.refuse("delta", "--delta", "0.5")
 
