@@ -143,7 +143,8 @@ class Training(InFolder):
 
     def test_presets_are_named_and_run(self):
         for preset, task in (("names", ["--data", self.languages()]),
-                             ("speeches", ["--data", self.write("t.txt", "ab\n\n" * 40)])):
+                             ("speeches", ["--data", self.write("t.txt", "ab\n\n" * 40)]),
+                             ("speeches-transformer", ["--data", self.path("t.txt")])):
             out = self.train("--preset", preset, *task, "--noise-multiplier", "2", "--steps", "1",
                              "--batch-size", "20", "--hidden", "8", "--delta", "1e-3")
             self.assertIn(f"preset {preset}, but ", out)
