@@ -122,20 +122,25 @@ class Tokens final : public nn::Module {
 
 }  // namespace
 
-std::unique_ptr<nn::Module> cifar_network() {
+std::unique_ptr<nn::Module> cifar_network(const PictureOptions& options,
+                                          CifarActivation activation) {
   auto net = std::make_unique<nn::Sequential>();
-  std::int64_t channels = 3;
-  for (const std::int64_t width : {32, 64, 128}) {
-    for (int k = 0; k < 2; ++k) {
-      net->add(conv3x3(channels, width));
+  std::int64_t channels = options.channels;
+  const auto add = [&](std::int64_t width) {
+    net->add(conv3x3(channels, width));
+    if (activation == CifarActivation::tanh)
+      net->add(nn::Tanh());
+    else
       net->add(nn::Relu());
-      channels = width;
-    }
+    channels = width;
+  };
+  for (const std::int64_t width : {32, 64, 128}) {
+    add(width);
+    add(width);
     net->add(nn::AvgPool2d(2, 2));
   }
-  net->add(conv3x3(channels, 256));
-  net->add(nn::Relu());
-  net->add(conv3x3(256, 10));
+  add(256);
+  net->add(conv3x3(channels, options.classes));
   net->add(MeanOver({2, 3}));
   return net;
 }
@@ -152,9 +157,9 @@ std::unique_ptr<nn::Module> lstm_network() {
                      MeanOver({1}), nn::Linear(width, 2)});
 }
 
-std::unique_ptr<nn::Module> resnet18() {
+std::unique_ptr<nn::Module> resnet18(const PictureOptions& options) {
   auto net = std::make_unique<nn::Sequential>();
-  net->add(NormedConv(3, 64, 3, 1, 32));
+  net->add(NormedConv(options.channels, 64, 3, 1, 32));
   net->add(nn::Relu());
   std::int64_t channels = 64;
   for (const std::int64_t width : {64, 128, 256, 512}) {
@@ -163,13 +168,13 @@ std::unique_ptr<nn::Module> resnet18() {
     channels = width;
   }
   net->add(MeanOver({2, 3}));
-  net->add(nn::Linear(channels, 10));
+  net->add(nn::Linear(channels, options.classes));
   return net;
 }
 
-std::unique_ptr<nn::Module> wide_resnet() {
+std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options) {
   auto net = std::make_unique<nn::Sequential>();
-  net->add(StandardizedConv(3, 16, 3, 1));
+  net->add(StandardizedConv(options.channels, 16, 3, 1));
   std::int64_t channels = 16;
   for (const std::int64_t width : {64, 128, 256}) {
     net->add(WideBlock(channels, width, width == 64 ? 1 : 2));
@@ -179,14 +184,14 @@ std::unique_ptr<nn::Module> wide_resnet() {
   net->add(nn::GroupNorm(16, 256));
   net->add(nn::Relu());
   net->add(MeanOver({2, 3}));
-  net->add(nn::Linear(256, 10));
+  net->add(nn::Linear(256, options.classes));
   return net;
 }
 
 std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options) {
   const std::int64_t width = options.width, patches = options.side / options.patch;
   auto net = std::make_unique<nn::Sequential>();
-  net->add(nn::Conv2d(3, width, options.patch, {.stride = {options.patch}}));
+  net->add(nn::Conv2d(options.channels, width, options.patch, {.stride = {options.patch}}));
   net->add(Tokens());
   net->add(nn::PositionalEmbedding(patches * patches, width));
   for (int k = 0; k < options.blocks; ++k) net->add(Block(width, options.heads, false));

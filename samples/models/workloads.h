@@ -12,23 +12,30 @@ constexpr std::int64_t adult_features = 104;
 constexpr std::int64_t imdb_rows = 10'004, imdb_words = 10'000, imdb_length = 256;
 constexpr std::int64_t characters = 65, text_length = 128;
 
-// Eight 3x3 convolutions for [n, 3, 32, 32], with pooling in between and averaging at the end: [n,
-// 10].
-std::unique_ptr<nn::Module> cifar_network();
+// Pictures [n, channels, h, w] and their logits [n, classes].
+struct PictureOptions {
+  std::int64_t channels = 3, classes = 10;
+};
+// Eight 3x3 convolutions with pooling in between and averaging at the end, for h, w >= 8, with ReLU
+// or, which suits private training better, with tanh (Papernot et al. 2021, table 2).
+enum class CifarActivation { relu, tanh };
+std::unique_ptr<nn::Module> cifar_network(const PictureOptions& options = {},
+                                          CifarActivation activation = CifarActivation::relu);
 // The mean over the embeddings of words [n, 256], then a linear layer: [n, 2].
 std::unique_ptr<nn::Module> embedding_network();
 // embedding_network() with an LSTM of width 100 between embedding and mean.
 std::unique_ptr<nn::Module> lstm_network();
-// ResNet-18 for [n, 3, 32, 32] with group normalisation (He et al. 2016a, Wu and He 2018).
-std::unique_ptr<nn::Module> resnet18();
-// WRN-16-4 for [n, 3, 32, 32] with standardised weights (Qiao et al. 2019) and group normalisation,
-// as De et al. 2022 train it privately.
-std::unique_ptr<nn::Module> wide_resnet();
-// A vision transformer over patches of [n, 3, side, side] (Dosovitskiy et al. 2021), averaged at
-// the end: [n, classes]. The defaults are twelve blocks of width 192 over 4x4 patches of 32x32
-// pixels.
+// ResNet-18 for small pictures with group normalisation (He et al. 2016a, Wu and He 2018).
+std::unique_ptr<nn::Module> resnet18(const PictureOptions& options = {});
+// WRN-16-4 with standardised weights (Qiao et al. 2019) and group normalisation, as De et al. 2022
+// train it privately.
+std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options = {});
+// A vision transformer over patches of [n, channels, side, side] (Dosovitskiy et al. 2021),
+// averaged at the end: [n, classes]. The defaults are twelve blocks of width 192 over 4x4 patches
+// of 32x32 pixels.
 struct VisionOptions {
   std::int64_t side = 32, patch = 4, width = 192, heads = 3, blocks = 12, classes = 10;
+  std::int64_t channels = 3;
 };
 std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options = {});
 // A causal transformer over [n, length] words (Radford et al. 2019, with a separate output layer):

@@ -1,0 +1,32 @@
+// The options of `images train`: apart, since they need the library for command lines.
+#include "samples/cli/command_line.h"
+#include "samples/images/images_task.h"
+
+namespace sotto::images {
+
+void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
+  line.option(
+      "--data", data_,
+      "folder with a folder of PNG or JPEG files for each class, with CIFAR's binary files, "
+      "or with MNIST's IDX files",
+      "DIR");
+  line.option("--test", test_,
+              "the same of test pictures; otherwise CIFAR's or MNIST's own, or a part of --data",
+              "DIR");
+  line.option("--test-fraction", test_fraction_, "that part: a fraction of the pictures", "X");
+  line.option("--size", size_, "side that files are resized and cut to; 0: 32", "N");
+  line.flag("--grey", grey_, "files as grey pictures");
+  line.option("--train-size", s.train_size, "shapes drawn for training, without --data", "N");
+  line.option("--test-size", s.test_size, "shapes drawn for the test, without --data", "N");
+}
+
+void ImagesTask::add_model_options(samples::CommandLine& line) {
+  line.choice("--model", network_.model, "network; scattering is linear on fixed features",
+              network_names());
+  line.option("--groups", network_.groups,
+              "groups of channels in which scattering's features are normalised", "N");
+  line.flag("--mirror", network_.mirror,
+            "a picture and its mirror image are the same to scattering");
+}
+
+}  // namespace sotto::images

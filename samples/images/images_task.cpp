@@ -1,0 +1,158 @@
+#include "samples/images/images_task.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <sotto/autograd/ops.h>
+#include <sotto/core/join.h>
+#include <sotto/nn/predict.h>
+#include "samples/cli/program.h"
+#include "samples/images/results.h"
+#include "samples/images/shapes.h"
+#include "samples/report/report.h"
+#include "samples/training/evaluation.h"
+
+namespace sotto::images {
+
+namespace {
+
+using samples::require;
+using samples::Settings;
+
+constexpr std::int64_t usual_size = 32;
+
+}  // namespace
+
+std::string ImagesTask::description() const {
+  return "Trains a model to tell pictures apart, with differential privacy.";
+}
+
+std::string ImagesTask::title() const {
+  return fmt::format("Pictures of {} classes", classes_.size());
+}
+
+Settings ImagesTask::defaults() const {
+  Settings settings;
+  settings.epsilon = 3;
+  settings.clip_bound = 0.1;
+  settings.epochs = 20;
+  settings.batch = 512;
+  settings.learning_rate = 1;
+  settings.train_size = 6'000;
+  settings.test_size = 1'000;
+  return settings;
+}
+
+std::vector<samples::Preset> ImagesTask::presets() const {
+  Settings settings = defaults();
+  settings.batch = 8192;
+  settings.epochs = 60;
+  settings.learning_rate = 4;
+  return {{"scattering", settings, {{"model", "scattering"}}}};
+}
+
+std::vector<samples::TaskSetting> ImagesTask::settings() {
+  return {{"model", &network_.model},
+          {"groups", &network_.groups},
+          {"mirror", &network_.mirror},
+          {"size", &size_},
+          {"grey", &grey_},
+          {"test fraction", &test_fraction_},
+          {"classes", &class_names_}};
+}
+
+PictureShape ImagesTask::shape() const {
+  return {.size = size_ == 0 ? usual_size : size_, .channels = grey_ ? 1 : 3};
+}
+
+void ImagesTask::prepare(Settings& s) {
+  require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
+          "between 0 and 1");
+  check(test_.empty() || !data_.empty(), "--test: needs --data");
+  const PictureFiles kind = data_.empty() ? PictureFiles::folders : kind_of(data_);
+  if (kind != PictureFiles::folders) {
+    const PictureShape own = shape_of(kind);
+    check(size_ == 0 || size_ == own.size, "--size: the pictures of {} have {} pixels, not {}",
+          data_, own.size, size_);
+    check(!grey_ || own.channels == 1, "--grey: the pictures of {} have colours", data_);
+    network_.shape = own;
+  } else {
+    network_.shape = shape();
+  }
+  size_ = network_.shape.size;
+  grey_ = network_.shape.channels == 1;
+  check_network(network_);
+  if (!data_.empty()) {
+    // The number of pictures is not known until they are read: no batch is refused before.
+    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
+    return;
+  }
+  const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
+  samples::check_fits("--train-size, --test-size, --size",
+                      pixels * sizeof(float) * static_cast<double>(s.train_size + s.test_size));
+}
+
+samples::Data ImagesTask::drawn(const Settings& s) {
+  classes_ = shape_names();
+  const ShapeOptions shapes{.size = size_, .grey = grey_, .seed = s.seed};
+  return {.train = draw_shapes(shapes, s.train_size, s.test_size),
+          .test = draw_shapes(shapes, s.test_size)};
+}
+
+samples::Data ImagesTask::from_files(const Settings& s) {
+  LabelledPictures all = read_pictures(data_, Part::train, network_.shape);
+  classes_ = std::move(all.classes);
+  const bool own_test = kind_of(data_) != PictureFiles::folders;
+  if (own_test || !test_.empty()) {
+    const std::string& folder = test_.empty() ? data_ : test_;
+    return {.train = std::move(all.data),
+            .test = read_pictures(folder, Part::test, network_.shape, classes_).data};
+  }
+  auto [train, test] = all.data.split(1 - test_fraction_, s.seed);
+  check(train.size() > 0 && test.size() > 0,
+        "--test-fraction: {} of {} pictures leaves {} for training and {} for the test",
+        test_fraction_, all.data.size(), train.size(), test.size());
+  return {.train = std::move(train), .test = std::move(test)};
+}
+
+samples::Data ImagesTask::load(Settings& s) {
+  samples::Data data = data_.empty() ? drawn(s) : from_files(s);
+  check(classes_.size() > 1, "--data: {} has one class, {}", data_, classes_.front());
+  const std::string names = join(classes_, "/");
+  check(class_names_.empty() || class_names_ == names,
+        "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
+  class_names_ = names;
+  network_.classes = std::ssize(classes_);
+  data.train.inputs = network_inputs(data.train.inputs, network_);
+  data.test.inputs = network_inputs(data.test.inputs, network_);
+  s.train_size = data.train.size();
+  s.test_size = data.test.size();
+  return data;
+}
+
+std::string ImagesTask::data_text() const {
+  return data_.empty() ? "shapes drawn by the program" : "from " + data_;
+}
+
+std::unique_ptr<nn::Module> ImagesTask::make_model(const samples::Data& /*data*/,
+                                                   std::uint64_t /*seed*/) {
+  return make_network(network_);
+}
+
+Var ImagesTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
+}
+
+double ImagesTask::evaluate(nn::Module& model, const samples::Data& data) {
+  return nn::accuracy(samples::outputs_of(model, data.test), data.test.targets);
+}
+
+std::map<std::string, std::string> ImagesTask::metadata() const {
+  return {{model_key, model_text(network_, classes_)}};
+}
+
+void ImagesTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
+  describe_results(samples::outputs_of(model, data.test), data.test.targets, classes_, report);
+}
+
+}  // namespace sotto::images

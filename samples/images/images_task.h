@@ -1,0 +1,43 @@
+// Training on pictures: folders of files, CIFAR's or MNIST's files, or shapes drawn by the program.
+#pragma once
+
+#include "samples/images/image_network.h"
+#include "samples/training/task.h"
+
+namespace sotto::images {
+
+class ImagesTask final : public samples::Task {
+ public:
+  std::string program() const override { return "images"; }
+  std::string description() const override;
+  std::string title() const override;
+  samples::Settings defaults() const override;
+  double ordinary_learning_rate() const override { return 0.05; }
+  std::vector<samples::Preset> presets() const override;
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
+  void add_model_options(samples::CommandLine& line) override;
+  std::vector<samples::TaskSetting> settings() override;
+  void prepare(samples::Settings& settings) override;
+  samples::Data load(samples::Settings& settings) override;
+  std::string data_text() const override;
+  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  double evaluate(nn::Module& model, const samples::Data& data) override;
+  std::map<std::string, std::string> metadata() const override;
+  void describe(nn::Module& model, const samples::Data& data, TrainingReport& report) override;
+
+ private:
+  PictureShape shape() const;
+  samples::Data drawn(const samples::Settings& settings);
+  samples::Data from_files(const samples::Settings& settings);
+
+  std::string data_, test_;  // folders; empty: drawn by the program, a part of the data
+  double test_fraction_ = 0.2;
+  std::int64_t size_ = 0;  // 0: the data's own, or usual_size
+  bool grey_ = false;
+  NetworkOptions network_;
+  std::vector<std::string> classes_;
+  std::string class_names_;  // as one text, by which a resumed run knows them
+};
+
+}  // namespace sotto::images

@@ -1,0 +1,40 @@
+// Labelled pictures in the forms that people have them: a folder of PNG and JPEG files for each
+// class, CIFAR's files, or MNIST's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sotto/nn/data/dataset.h>
+
+namespace sotto::images {
+
+enum class PictureFiles { folders, cifar10, cifar100, mnist };
+// Recognizes the form by the files that lie in the folder. Throws SystemFailure for a folder that
+// is missing.
+PictureFiles kind_of(const std::string& folder);
+// Side and channels of the pictures of CIFAR or MNIST.
+struct PictureShape {
+  std::int64_t size = 32, channels = 3;
+  bool operator==(const PictureShape&) const = default;
+};
+PictureShape shape_of(PictureFiles kind);
+
+enum class Part { train, test };
+struct LabelledPictures {
+  Dataset data;                      // [n, c, size, size] in [0, 1], labels [n]
+  std::vector<std::string> classes;  // by number; those given, if any
+};
+// Reads all pictures of a folder of classes, resized and cut to the shape, or a part of CIFAR or
+// MNIST, whose own shape it must be. The classes are those given, or else the folder's own. Throws
+// SystemFailure, with the file's name, as the readers of nn/data do; and std::invalid_argument for
+// another shape or other classes.
+LabelledPictures read_pictures(const std::string& folder, Part part, const PictureShape& shape,
+                               const std::vector<std::string>& classes = {});
+
+// The picture files that the paths name; for a folder, all files in it, at any depth, by name,
+// without those whose names begin with a dot. Throws SystemFailure, with the path, for one that is
+// missing, and for a folder without files.
+std::vector<std::string> picture_paths(const std::vector<std::string>& paths);
+
+}  // namespace sotto::images

@@ -1,0 +1,110 @@
+#include "samples/images/results.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include <sotto/core/error.h>
+#include <sotto/core/io/safetensors.h>
+#include <sotto/nn/functional.h>
+#include <sotto/nn/metrics.h>
+#include <sotto/nn/predict.h>
+#include <sotto/nn/state.h>
+
+namespace sotto::images {
+
+namespace {
+
+constexpr std::size_t classes_to_read = 30;  // in a confusion matrix
+constexpr std::size_t classes_for_top5 = 10;
+
+std::string fraction_text(double value) { return fmt::format("{:.4f}", value); }
+
+// A field of a CSV file (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+void describe_results(const Tensor& logits, const Tensor& targets,
+                      const std::vector<std::string>& classes, TrainingReport& report) {
+  auto& results = report.results;
+  const Tensor confusion = nn::confusion_matrix(logits, targets);
+  if (classes.size() <= classes_to_read)
+    report.confusion = {classes, confusion.to_vector<std::int64_t>()};
+  results.push_back({"accuracy", fraction_text(nn::accuracy(logits, targets))});
+  if (classes.size() > classes_for_top5) {
+    results.push_back({"accuracy of the five most likely classes",
+                       fraction_text(nn::top_k_accuracy(logits, targets, 5))});
+  }
+  results.push_back({"F1 score, mean of the classes", fraction_text(nn::macro_f1(confusion))});
+  const auto calibration = nn::calibration_curve(logits, targets);
+  results.push_back(
+      {"expected calibration error", fraction_text(nn::expected_calibration_error(calibration))});
+}
+
+std::string model_text(const NetworkOptions& options, const std::vector<std::string>& classes) {
+  const nlohmann::json model = {{"model", options.model},
+                                {"size", options.shape.size},
+                                {"channels", options.shape.channels},
+                                {"groups", options.groups},
+                                {"mirror", options.mirror},
+                                {"classes", classes}};
+  return model.dump();
+}
+
+SavedModel load_model(const std::string& path) {
+  try {
+    const TensorFile file = load_safetensors(path);
+    const auto found = file.metadata.find(model_key);
+    check(found != file.metadata.end(), "it has no {}", model_key);
+    const nlohmann::json model = nlohmann::json::parse(found->second);
+    SavedModel saved{.classes = model.at("classes").get<std::vector<std::string>>()};
+    saved.options = {.model = model.at("model").get<std::string>(),
+                     .shape = {.size = model.at("size").get<std::int64_t>(),
+                               .channels = model.at("channels").get<std::int64_t>()},
+                     .classes = std::ssize(saved.classes),
+                     .groups = model.at("groups").get<std::int64_t>(),
+                     .mirror = model.at("mirror").get<bool>()};
+    saved.network = make_network(saved.options);
+    nn::load_module(path, *saved.network);
+    return saved;
+  } catch (const nlohmann::json::exception& error) {
+    throw SystemFailure(fmt::format("{}: {}: {}", path, model_key, error.what()));
+  } catch (const std::invalid_argument& error) {
+    throw SystemFailure(fmt::format("{}: not a model of this program: {}", path, error.what()));
+  }
+}
+
+Tensor logits_of(const SavedModel& model, const Tensor& pictures) {
+  return nn::predict(*model.network, network_inputs(pictures, model.options));
+}
+
+std::string prediction_header(const std::vector<std::string>& classes) {
+  std::string line = "file,class";
+  for (const std::string& name : classes) line += "," + csv_field("p(" + name + ")");
+  return line + "\n";
+}
+
+std::string prediction_lines(std::span<const std::string> files, const Tensor& logits,
+                             const std::vector<std::string>& classes) {
+  Tape tape({.training = false});
+  const std::vector<float> all = softmax(tape.input(logits), 1).value().to_vector<float>();
+  std::string text;
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(k * classes.size());
+    const auto end = begin + std::ssize(classes);
+    const auto best = static_cast<std::size_t>(std::max_element(begin, end) - begin);
+    text += csv_field(files[k]) + "," + csv_field(classes[best]);
+    for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace sotto::images

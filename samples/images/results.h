@@ -1,0 +1,38 @@
+// Results of a model on labelled pictures, and its predictions as CSV.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "samples/images/image_network.h"
+#include "samples/report/report.h"
+
+namespace sotto::images {
+
+// Adds the measures of logits [n, classes] for targets [n] to the report's results, and, where the
+// classes are few enough to read, the confusion matrix.
+void describe_results(const Tensor& logits, const Tensor& targets,
+                      const std::vector<std::string>& classes, TrainingReport& report);
+
+// The metadata of a model file, from which load_model() makes the model again.
+inline constexpr const char* model_key = "sotto.images.model";
+std::string model_text(const NetworkOptions& options, const std::vector<std::string>& classes);
+
+struct SavedModel {
+  NetworkOptions options;
+  std::vector<std::string> classes;
+  std::unique_ptr<nn::Module> network;
+};
+// Throws SystemFailure for a file that is not a model of this program.
+SavedModel load_model(const std::string& path);
+
+// The model's logits for pictures [n, c, size, size], on the CPU.
+Tensor logits_of(const SavedModel& model, const Tensor& pictures);
+
+// Lines of CSV for logits: the file, the predicted class and each class's probability.
+std::string prediction_header(const std::vector<std::string>& classes);
+std::string prediction_lines(std::span<const std::string> files, const Tensor& logits,
+                             const std::vector<std::string>& classes);
+
+}  // namespace sotto::images
