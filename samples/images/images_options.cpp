@@ -14,7 +14,11 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
               "the same of test pictures; otherwise CIFAR's or MNIST's own, or a part of --data",
               "DIR");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the pictures", "X");
-  line.option("--size", size_, "side that files are resized and cut to; 0: 32", "N");
+  line.option(
+      "--cache", cache_,
+      "keep scattering's features in this file for the next run: as PRIVATE as the pictures",
+      "FILE");
+  line.option("--size", size_, "side of the square that files are resized and cut to; 0: 32", "N");
   line.flag("--grey", grey_, "files as grey pictures");
   line.option("--train-size", s.train_size, "shapes drawn for training, without --data", "N");
   line.option("--test-size", s.test_size, "shapes drawn for the test, without --data", "N");

@@ -7,6 +7,7 @@
 #include <sotto/core/join.h>
 #include <sotto/nn/predict.h>
 #include "samples/cli/program.h"
+#include "samples/images/feature_cache.h"
 #include "samples/images/results.h"
 #include "samples/images/shapes.h"
 #include "samples/report/report.h"
@@ -69,6 +70,8 @@ void ImagesTask::prepare(Settings& s) {
   require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
           "between 0 and 1");
   check(test_.empty() || !data_.empty(), "--test: needs --data");
+  check(cache_.empty() || network_.model == "scattering", "--cache: needs --model scattering");
+  samples::check_writable("--cache", cache_, FileKind::tensors);
   const PictureFiles kind = data_.empty() ? PictureFiles::folders : kind_of(data_);
   if (kind != PictureFiles::folders) {
     const PictureShape own = shape_of(kind);
@@ -123,8 +126,7 @@ samples::Data ImagesTask::load(Settings& s) {
         "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
   class_names_ = names;
   network_.classes = std::ssize(classes_);
-  data.train.inputs = network_inputs(data.train.inputs, network_);
-  data.test.inputs = network_inputs(data.test.inputs, network_);
+  replace_by_inputs(data, network_, cache_);
   s.train_size = data.train.size();
   s.test_size = data.test.size();
   return data;

@@ -32,6 +32,7 @@ class ImagesTask final : public samples::Task {
   samples::Data from_files(const samples::Settings& settings);
 
   std::string data_, test_;  // folders; empty: drawn by the program, a part of the data
+  std::string cache_;        // file of features; empty: none
   double test_fraction_ = 0.2;
   std::int64_t size_ = 0;  // 0: the data's own, or usual_size
   bool grey_ = false;

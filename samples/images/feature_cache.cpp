@@ -1,0 +1,66 @@
+#include "samples/images/feature_cache.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include <sotto/core/error.h>
+#include <sotto/core/io/safetensors.h>
+#include <sotto/core/io/xxh64.h>
+
+namespace sotto::images {
+
+namespace {
+
+constexpr const char* features_key = "sotto.images.features";
+
+std::span<const std::byte> bytes_of(const Tensor& x) {
+  return {x.view().as<const std::byte>(), x.bytes()};
+}
+
+// Identifies the pictures and all that their features depend on.
+std::string fingerprint(const samples::Data& data, const NetworkOptions& options) {
+  const std::uint64_t train = xxh64(bytes_of(data.train.inputs));
+  const std::uint64_t both = xxh64(bytes_of(data.test.inputs), train);
+  return fmt::format("{} and {} pictures {:016x}, {} x {}, {} channels, {}, {} groups{}",
+                     data.train.size(), data.test.size(), both, options.shape.size,
+                     options.shape.size, options.shape.channels, options.model, options.groups,
+                     options.mirror ? ", mirror" : "");
+}
+
+TensorFile load_features(const std::string& path, const std::string& wanted) {
+  try {
+    TensorFile file = load_safetensors(path);
+    const auto found = file.metadata.find(features_key);
+    check(found != file.metadata.end(), "it has no {}", features_key);
+    check(found->second == wanted, "it has the features of other data: {}, not {}", found->second,
+          wanted);
+    check(file.tensors.contains("train") && file.tensors.contains("test"), "it lacks a part");
+    return file;
+  } catch (const std::invalid_argument& error) {
+    throw SystemFailure(fmt::format("--cache: {}: {} (give another name)", path, error.what()));
+  }
+}
+
+}  // namespace
+
+void replace_by_inputs(samples::Data& data, const NetworkOptions& options,
+                       const std::string& path) {
+  const std::string key = path.empty() ? "" : fingerprint(data, options);
+  std::error_code none;
+  if (!path.empty() && std::filesystem::exists(path, none)) {
+    TensorFile file = load_features(path, key);
+    data.train.inputs = std::move(file.tensors.at("train"));
+    data.test.inputs = std::move(file.tensors.at("test"));
+    return;
+  }
+  data.train.inputs = network_inputs(data.train.inputs, options);
+  data.test.inputs = network_inputs(data.test.inputs, options);
+  if (path.empty()) return;
+  save_safetensors(path,
+                   {.tensors = {{"train", data.train.inputs}, {"test", data.test.inputs}},
+                    .metadata = {{features_key, key},
+                                 {secret_key, "the features of private pictures reveal them"}}});
+}
+
+}  // namespace sotto::images

@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""Runs the sample `images` as people do: training, evaluation, prediction, and refusals.
+
+Usage: images_test.py PATH_OF_IMAGES [unittest options]
+"""
+
+import csv
+import json
+import os
+import random
+import re
+import stat
+import struct
+import tempfile
+import unittest
+import zlib
+
+from programs import read_tensors, run_program, take_programs
+
+IMAGES = ""
+ONE = ["--threads", "1"]
+FEW = ["--noise-multiplier", "2", "--batch-size", "10", "--delta", "1e-3"]
+SIDE = 8
+
+
+def run(*arguments, **options):
+    return run_program([IMAGES, *arguments], **options)
+
+
+def png(pixels):
+    """A PNG file of rows of red, green and blue bytes."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", len(pixels[0]) // 3, len(pixels), 8, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + bytes(row) for row in pixels)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+def striped(across, draw, side=2 * SIDE):
+    """A picture of stripes, with noise and a random start."""
+    start = draw.randrange(8)
+    rows = []
+    for y in range(side):
+        row = []
+        for x in range(side):
+            bright = ((y if across else x) + start) // 4 % 2
+            row += [100 * bright + draw.randrange(100) for _ in range(3)]
+        rows.append(row)
+    return rows
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, data, *names):
+        os.makedirs(os.path.dirname(self.path(*names)), exist_ok=True)
+        with open(self.path(*names), "wb") as file:
+            file.write(data)
+        return self.path(*names)
+
+    def pictures(self, folder="photos", each=40, seed=1):
+        draw = random.Random(seed)
+        for name in ("across", "down"):
+            for k in range(each):
+                self.write(png(striped(name == "across", draw)), folder, name, f"{k}.png")
+        return self.path(folder)
+
+    def cifar(self, folder="cifar", records=8):
+        """Pictures of class 0 have stripes across, those of class 9 down."""
+        draw = random.Random(5)
+        for name in [f"data_batch_{k}" for k in range(1, 6)] + ["test_batch"]:
+            lines = b""
+            for k in range(records):
+                rows = striped(k % 2 == 0, draw, side=32)
+                planes = [row[c::3] for c in range(3) for row in rows]
+                lines += bytes([9 * (k % 2)] + sum(planes, []))
+            self.write(lines, folder, name + ".bin")
+        return self.path(folder)
+
+    def mnist(self, folder="mnist", count=20):
+        for part in ("train", "t10k"):
+            self.write(struct.pack(">IIII", 0x803, count, 28, 28) + bytes(range(112)) * 7 * count,
+                       folder, part + "-images-idx3-ubyte")
+            self.write(struct.pack(">II", 0x801, count) + bytes(k % 10 for k in range(count)),
+                       folder, part + "-labels-idx1-ubyte")
+        return self.path(folder)
+
+    def train(self, *arguments):
+        done = run("train", *arguments, *ONE)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout
+
+    def facts(self, *arguments):
+        self.train(*arguments, "--json", self.path("run.json"))
+        with open(self.path("run.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def settings(self, *arguments):
+        return {s["name"]: s["value"] for s in self.facts(*arguments)["settings"]}
+
+    def refused(self, message, *arguments):
+        """The run ends with status 2 or 1 and one line, and leaves no file."""
+        before = sorted(os.listdir(self.folder))
+        done = run(*arguments)
+        self.assertIn(done.returncode, (1, 2), arguments)
+        self.assertEqual("", done.stdout)
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertRegex(done.stderr, message)
+        self.assertEqual(before, sorted(os.listdir(self.folder)))
+
+
+class Training(InFolder):
+    def test_shapes_drawn_by_the_program_can_be_learned(self):
+        page = self.path("run.html")
+        facts = self.facts("--train-size", "1500", "--test-size", "200", "--batch-size", "200",
+                           "--epochs", "8", "--epsilon", "8", "--report", page)
+        self.assertGreater(facts["test_accuracy"], 0.6)
+        self.assertEqual(["circle", "cross", "ring", "square", "triangle"],
+                         facts["confusion"]["classes"])
+        self.assertEqual(200, sum(facts["confusion"]["counts"]))
+        self.assertAlmostEqual(facts["test_accuracy"], float(facts["results"]["accuracy"]), 4)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("Results on the test data", file.read())
+
+    def test_pictures_in_folders_are_learned_and_a_part_is_the_test(self):
+        settings = self.settings("--data", self.pictures(), "--size", str(SIDE), *FEW, "--steps", "2")
+        self.assertEqual(("64", "16"), (settings["train size"], settings["test size"]))
+        facts = self.facts("--data", self.path("photos"), "--test", self.pictures("more", 10, seed=2),
+                           "--size", str(SIDE), "--no-privacy", "--epochs", "30", "--batch-size", "10")
+        self.assertEqual(["across", "down"], facts["confusion"]["classes"])
+        self.assertEqual(20, sum(facts["confusion"]["counts"]))
+        self.assertGreater(facts["test_accuracy"], 0.9)
+
+    def test_files_of_cifar_and_mnist_are_recognized_with_their_own_test_pictures(self):
+        settings = self.settings("--data", self.cifar(), *FEW, "--steps", "2")
+        self.assertEqual(("40", "8", "32"),
+                         (settings["train size"], settings["test size"], settings["size"]))
+        facts = self.facts("--data", self.path("cifar"), "--no-privacy", "--epochs", "20",
+                           "--batch-size", "10")
+        self.assertEqual(("airplane", "truck"), (facts["confusion"]["classes"][0],
+                                                 facts["confusion"]["classes"][9]))
+        self.assertEqual(1, facts["test_accuracy"])
+        settings = self.settings("--data", self.mnist(), *FEW, "--steps", "2")
+        self.assertEqual(("20", "28"), (settings["train size"], settings["size"]))
+
+    def test_a_batch_may_be_larger_than_the_default_number_of_shapes(self):
+        self.refused("--batch-size: 7000.*40 training samples", "train", "--data", self.cifar(),
+                     "--noise-multiplier", "2", "--batch-size", "7000")
+
+    def test_every_network_makes_private_steps(self):
+        for network in ("cnn", "resnet18", "wrn-16-4", "vit-tiny"):
+            for grey in ([], ["--grey"]):
+                out = self.train("--model", network, "--size", str(SIDE), "--train-size", "20",
+                                 "--test-size", "5", "--noise-multiplier", "2", "--batch-size", "2",
+                                 "--steps", "1", *grey)
+                self.assertIn("test accuracy", out.splitlines()[-1], network)
+
+    def test_a_stopped_training_goes_on_to_the_same_model(self):
+        common = ["--size", str(SIDE), *FEW, "--quiet"]
+        data = self.pictures()
+        self.train("--data", data, *common, "--steps", "5", "--save", self.path("whole"))
+        self.train("--data", data, *common, "--steps", "3", "--save", self.path("m"))
+        self.refused("the classes are across/down/more here and across/down in the checkpoint",
+                     "train", "--data", self.with_another_class(), "--resume", self.path("m"),
+                     "--steps", "5")
+        out = self.train("--data", data, "--resume", self.path("m"), "--steps", "5")
+        self.assertIn("resumed at step 3", out)
+        _, metadata = read_tensors(self.path("m"))
+        self.assertEqual(5, json.loads(metadata["sotto.privacy"])["releases"])
+
+    def with_another_class(self):
+        folder = self.pictures("other")
+        self.write(png(striped(True, random.Random(2))), "other", "more", "1.png")
+        return folder
+
+
+class Features(InFolder):
+    def test_features_are_kept_for_the_next_run_on_the_same_pictures_only(self):
+        cache, data = self.path("features"), self.pictures()
+        common = ["--size", str(SIDE), "--noise-multiplier", "2", "--batch-size", "10", "--delta",
+                  "1e-3", "--steps", "2", "--cache", cache]
+        self.train("--data", data, *common)
+        self.assertEqual(0o600, stat.S_IMODE(os.stat(cache).st_mode))
+        tensors, metadata = read_tensors(cache)
+        self.assertEqual(("F16", (64, 81 * 3 * 4)), tensors["train"][:2])
+        self.assertIn("sotto.secret", metadata)
+        written = os.stat(cache).st_mtime_ns
+        self.train("--data", data, *common)
+        self.assertEqual(written, os.stat(cache).st_mtime_ns)
+        for changes in (["--data", self.pictures("other", seed=3)], ["--data", data, "--mirror"],
+                        ["--data", data, "--groups", "9"]):
+            self.refused("--cache: .*features of other data", "train", *common, *changes)
+        self.refused("--cache: needs --model scattering", "train", *common, "--model", "cnn")
+        self.refused("--cache: .*/0.png", "train", "--data", data, "--cache",
+                     os.path.join(data, "down", "0.png"))
+
+    def test_features_are_those_of_a_run_without_a_file(self):
+        seen = []
+        for cache in ([], ["--cache", self.path("c")], ["--cache", self.path("c")]):
+            facts = self.facts("--train-size", "100", "--test-size", "50", "--size", str(SIDE),
+                               "--no-privacy", "--batch-size", "20", "--epochs", "2", *cache)
+            seen.append(facts["points"][-1])
+        self.assertEqual(seen[0], seen[1])
+        self.assertEqual(seen[0], seen[2])
+
+    def test_a_mirror_image_is_the_same_to_the_model_if_asked(self):
+        data = self.pictures()
+        picture = striped(False, random.Random(8))
+        for k, row in enumerate(picture):
+            row[:SIDE] = [k] * SIDE  # no symmetry
+        mirrored = [sum((row[k:k + 3] for k in range(len(row) - 3, -1, -3)), []) for row in picture]
+        files = [self.write(png(picture), "a.png"), self.write(png(mirrored), "b.png")]
+        equal = {}
+        for name, flags in (("plain", []), ("same", ["--mirror"])):
+            self.train("--data", data, "--size", str(SIDE), *FEW, "--steps", "1", *flags, "--save",
+                       self.path(name))
+            out = self.path(name + ".csv")
+            done = run("predict", "--model", self.path(name), "--data", *files, "--out", out)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            with open(out, encoding="utf-8") as file:
+                one, other = list(csv.reader(file))[1:]
+            equal[name] = one[1:] == other[1:]
+        self.assertEqual({"plain": False, "same": True}, equal)
+
+
+class Using(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.data, self.model = self.pictures(), self.path("m.safetensors")
+        self.train("--data", self.data, "--size", str(SIDE), "--no-privacy", "--epochs", "10",
+                   "--batch-size", "10", "--quiet", "--save", self.model)
+
+    def test_evaluate_and_predict_agree(self):
+        result, out = self.path("e.json"), self.path("p.csv")
+        done = run("evaluate", "--model", self.model, "--data", self.data, "--json", result)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("80 pictures", done.stdout)
+        done = run("predict", "--model", self.model, "--data", self.data, "--out", out, *ONE)
+        self.assertEqual((0, "", f"80 predictions in {out}\n"),
+                         (done.returncode, done.stderr, done.stdout))
+        with open(out, encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        right = sum(f"/{line['class']}/" in line["file"] for line in lines)
+        with open(result, encoding="utf-8") as file:
+            facts = json.load(file)
+        self.assertAlmostEqual(facts["accuracy"], right / 80, 4)
+        self.assertEqual(right, facts["confusion"][0] + facts["confusion"][3])
+        for line in lines:
+            self.assertAlmostEqual(1, float(line["p(across)"]) + float(line["p(down)"]), 5)
+
+    def test_a_model_knows_its_classes_and_form(self):
+        _, metadata = read_tensors(self.model)
+        self.assertEqual({"model": "scattering", "size": SIDE, "channels": 3, "groups": 27,
+                          "mirror": False, "classes": ["across", "down"]},
+                         json.loads(metadata["sotto.images.model"]))
+
+    def test_a_class_without_pictures_and_files_of_any_size_do_no_harm(self):
+        one = self.write(png(striped(True, random.Random(1), side=50)), "one", "down", "x.png")
+        done = run("evaluate", "--model", self.model, "--data", self.path("one"))
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        done = run("predict", "--model", self.model, "--data", one, "--out", self.path("p.csv"))
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_refusals_name_the_file_and_the_value(self):
+        broken = self.write(b"\x89PNG\r\n\x1a\n", "broken", "down", "x.png")
+        self.write(png(striped(True, random.Random(1))), "cats", "cat", "x.png")
+        self.refused(re.escape(broken), "evaluate", "--model", self.model, "--data", self.path("broken"))
+        self.refused(re.escape(broken), "predict", "--model", self.model, "--data", broken, "--out",
+                     self.path("p.csv"))
+        self.refused("cat is not among the 2 classes", "evaluate", "--model", self.model, "--data",
+                     self.path("cats"))
+        self.refused("32 x 32 pixels and 3 channels, not 8 x 8", "evaluate", "--model", self.model,
+                     "--data", self.cifar())
+        self.refused("not a model of this program", "evaluate", "--model", broken, "--data", self.data)
+        self.refused("none.png", "predict", "--model", self.model, "--data", self.path("none.png"),
+                     "--out", self.path("p.csv"))
+        self.refused("--out: is required", "predict", "--model", self.model, "--data", self.data)
+
+
+class Refusals(InFolder):
+    """Nothing is spent or written for settings and pictures that cannot be trained on."""
+
+    def refuse(self, message, *arguments):
+        self.refused(message, "train", *FEW, *ONE, *arguments, "--save", self.path("m"))
+
+    def test_options_out_of_range(self):
+        for arguments in (["--size", "4"], ["--size", "30"], ["--groups", "2"], ["--test-fraction", "0"],
+                          ["--test", self.folder]):
+            self.refuse(re.escape(arguments[0]), *arguments)
+        self.refuse("--size: 10 is not a multiple of 4", "--size", "10", "--model", "vit-tiny")
+        self.refuse("--mirror: needs --model scattering", "--mirror", "--model", "cnn")
+
+    def test_options_that_do_not_fit_the_data(self):
+        self.refuse("--size: the pictures of .*cifar have 32", "--data", self.cifar(), "--size", "16")
+        self.refuse("--grey: the pictures of .*cifar", "--data", self.cifar(), "--grey")
+
+    def test_folders_without_classes_or_with_one(self):
+        os.makedirs(self.path("empty"))
+        self.refuse("no such folder", "--data", self.path("none"))
+        self.refuse("no classes", "--data", self.path("empty"))
+        self.write(png(striped(True, random.Random(1))), "one", "down", "x.png")
+        self.write(png(striped(True, random.Random(2))), "one", "down", "y.png")
+        self.refuse("one class, down", "--data", self.path("one"), "--test", self.path("one"))
+
+    def test_a_damaged_picture(self):
+        data = self.pictures(each=5)
+        self.write(b"no picture", "photos", "down", "3.png")
+        self.refuse("down/3.png", "--data", data)
+
+    def test_commands(self):
+        self.refused("no command", *[])
+        self.refused("no command is called fly", "fly")
+        done = run("--help")
+        self.assertEqual(0, done.returncode)
+        for command in ("train", "evaluate", "predict"):
+            self.assertIn("images " + command, done.stdout)
+            self.assertEqual(0, run(command, "--help").returncode)
+
+
+if __name__ == "__main__":
+    (IMAGES,) = take_programs(1)
+    unittest.main()
