@@ -24,8 +24,8 @@ std::string fingerprint(const samples::Data& data, const NetworkOptions& options
   const std::uint64_t both = xxh64(bytes_of(data.test.inputs), train);
   return fmt::format("{} and {} pictures {:016x}, {} x {}, {} channels, {}, {} groups{}",
                      data.train.size(), data.test.size(), both, options.shape.size,
-                     options.shape.size, options.shape.channels, options.model, options.groups,
-                     options.mirror ? ", mirror" : "");
+                     options.shape.size, options.shape.channels, options.model,
+                     options.features.groups, options.features.mirror ? ", mirror" : "");
 }
 
 TensorFile load_features(const std::string& path, const std::string& wanted) {
@@ -54,8 +54,9 @@ void replace_by_inputs(samples::Data& data, const NetworkOptions& options,
     data.test.inputs = std::move(file.tensors.at("test"));
     return;
   }
-  data.train.inputs = network_inputs(data.train.inputs, options);
-  data.test.inputs = network_inputs(data.test.inputs, options);
+  const NetworkInputs inputs(options);
+  data.train.inputs = inputs(data.train.inputs);
+  data.test.inputs = inputs(data.test.inputs);
   if (path.empty()) return;
   save_safetensors(path,
                    {.tensors = {{"train", data.train.inputs}, {"test", data.test.inputs}},

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <sotto/nn/module.h>
-#include "samples/images/picture_data.h"
+#include "samples/images/features.h"
 
 namespace sotto::images {
 
@@ -14,10 +15,7 @@ struct NetworkOptions {
   std::string model = "scattering";  // of network_names()
   PictureShape shape = {};           // of the pictures
   std::int64_t classes = 10;
-  // For scattering: the groups of channels that are normalised together, and if a picture and its
-  // mirror image are the same to the model.
-  std::int64_t groups = 27;
-  bool mirror = false;
+  FeatureOptions features = {};  // for scattering
 };
 
 // "scattering": a linear layer on features that are not learned (Tramer and Boneh 2021). "cnn":
@@ -29,14 +27,18 @@ std::vector<std::string> network_names();
 // Throws std::invalid_argument for a side that the network cannot have, and for numbers out of
 // range.
 void check_network(const NetworkOptions& options);
-// Logits [n, classes] of network_inputs().
+// Logits [n, classes] of NetworkInputs.
 std::unique_ptr<nn::Module> make_network(const NetworkOptions& options);
 
 // The network's inputs for pictures [n, c, size, size]: themselves, or for scattering their
-// features, f16 [n, features]: the scattering transform, normalised to mean 0 and variance 1 over
-// each group of channels of a picture (Wu and He 2018). With `mirror` the transforms of a picture
-// and its mirror image are averaged first; the average has a mirror symmetry itself, and its left
-// half is kept. The features of a picture depend on no other picture.
-Tensor network_inputs(const Tensor& pictures, const NetworkOptions& options);
+// features.
+class NetworkInputs {
+ public:
+  explicit NetworkInputs(const NetworkOptions& options);
+  Tensor operator()(const Tensor& pictures) const;
+
+ private:
+  std::optional<Features> features_;
+};
 
 }  // namespace sotto::images

@@ -27,9 +27,10 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
 void ImagesTask::add_model_options(samples::CommandLine& line) {
   line.choice("--model", network_.model, "network; scattering is linear on fixed features",
               network_names());
-  line.option("--groups", network_.groups,
-              "groups of channels in which scattering's features are normalised", "N");
-  line.flag("--mirror", network_.mirror,
+  line.option("--groups", network_.features.groups,
+              "groups of channels in which a picture's features are normalised; 0: by constants",
+              "N");
+  line.flag("--mirror", network_.features.mirror,
             "a picture and its mirror image are the same to scattering");
 }
 

@@ -54,8 +54,8 @@ std::vector<samples::Preset> ImagesTask::presets() const {
 
 std::vector<samples::TaskSetting> ImagesTask::settings() {
   return {{"model", &network_.model},
-          {"groups", &network_.groups},
-          {"mirror", &network_.mirror},
+          {"groups", &network_.features.groups},
+          {"mirror", &network_.features.mirror},
           {"size", &size_},
           {"grey", &grey_},
           {"test fraction", &test_fraction_},

@@ -52,8 +52,8 @@ std::string model_text(const NetworkOptions& options, const std::vector<std::str
   const nlohmann::json model = {{"model", options.model},
                                 {"size", options.shape.size},
                                 {"channels", options.shape.channels},
-                                {"groups", options.groups},
-                                {"mirror", options.mirror},
+                                {"groups", options.features.groups},
+                                {"mirror", options.features.mirror},
                                 {"classes", classes}};
   return model.dump();
 }
@@ -64,14 +64,14 @@ SavedModel load_model(const std::string& path) {
     const auto found = file.metadata.find(model_key);
     check(found != file.metadata.end(), "it has no {}", model_key);
     const nlohmann::json model = nlohmann::json::parse(found->second);
-    SavedModel saved{.classes = model.at("classes").get<std::vector<std::string>>()};
-    saved.options = {.model = model.at("model").get<std::string>(),
-                     .shape = {.size = model.at("size").get<std::int64_t>(),
-                               .channels = model.at("channels").get<std::int64_t>()},
-                     .classes = std::ssize(saved.classes),
-                     .groups = model.at("groups").get<std::int64_t>(),
-                     .mirror = model.at("mirror").get<bool>()};
-    saved.network = make_network(saved.options);
+    const auto classes = model.at("classes").get<std::vector<std::string>>();
+    const NetworkOptions options{.model = model.at("model").get<std::string>(),
+                                 .shape = {.size = model.at("size").get<std::int64_t>(),
+                                           .channels = model.at("channels").get<std::int64_t>()},
+                                 .classes = std::ssize(classes),
+                                 .features = {.groups = model.at("groups").get<std::int64_t>(),
+                                              .mirror = model.at("mirror").get<bool>()}};
+    SavedModel saved{options, classes, make_network(options), NetworkInputs(options)};
     nn::load_module(path, *saved.network);
     return saved;
   } catch (const nlohmann::json::exception& error) {
@@ -82,7 +82,7 @@ SavedModel load_model(const std::string& path) {
 }
 
 Tensor logits_of(const SavedModel& model, const Tensor& pictures) {
-  return nn::predict(*model.network, network_inputs(pictures, model.options));
+  return nn::predict(*model.network, model.inputs(pictures));
 }
 
 std::string prediction_header(const std::vector<std::string>& classes) {

@@ -23,6 +23,7 @@ struct SavedModel {
   NetworkOptions options;
   std::vector<std::string> classes;
   std::unique_ptr<nn::Module> network;
+  NetworkInputs inputs;
 };
 // Throws SystemFailure for a file that is not a model of this program.
 SavedModel load_model(const std::string& path);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <sotto/nn/data/dataset.h>
+#include "samples/images/picture_data.h"
 
 namespace sotto::images {
 
@@ -21,5 +22,10 @@ struct ShapeOptions {
   std::uint64_t seed = 0;
 };
 Dataset draw_shapes(const ShapeOptions& options, std::int64_t count, std::int64_t first = 0);
+
+// Pictures [n, c, size, size] of overlapping discs of random colours, whose statistics are like
+// those of natural pictures (Lee, Mumford and Huang 2001): the density of their radii r falls as
+// 1 / r^3, from two pixels to half a side. A function of the shape and the count.
+Tensor draw_discs(const PictureShape& shape, std::int64_t count);
 
 }  // namespace sotto::images

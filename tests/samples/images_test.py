@@ -259,7 +259,7 @@ class Using(InFolder):
 
     def test_a_model_knows_its_classes_and_form(self):
         _, metadata = read_tensors(self.model)
-        self.assertEqual({"model": "scattering", "size": SIDE, "channels": 3, "groups": 27,
+        self.assertEqual({"model": "scattering", "size": SIDE, "channels": 3, "groups": 0,
                           "mirror": False, "classes": ["across", "down"]},
                          json.loads(metadata["sotto.images.model"]))
 
@@ -293,7 +293,7 @@ class Refusals(InFolder):
         self.refused(message, "train", *FEW, *ONE, *arguments, "--save", self.path("m"))
 
     def test_options_out_of_range(self):
-        for arguments in (["--size", "4"], ["--size", "30"], ["--groups", "2"], ["--test-fraction", "0"],
+        for arguments in (["--size", "4"], ["--size", "30"], ["--groups", "2"], ["--groups", "-3"], ["--test-fraction", "0"],
                           ["--test", self.folder]):
             self.refuse(re.escape(arguments[0]), *arguments)
         self.refuse("--size: 10 is not a multiple of 4", "--size", "10", "--model", "vit-tiny")

@@ -1,0 +1,52 @@
+// The features of the model `scattering`, which are not learned.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <sotto/core/tensor.h>
+#include "samples/images/picture_data.h"
+
+namespace sotto::images {
+
+struct FeatureOptions {
+  // The groups of channels, of one picture, that are normalised to mean 0 and variance 1 (Wu and He
+  // 2018). 0: each channel is shifted and scaled by constants instead, so that over pictures of
+  // overlapping discs (shapes.h) it has mean 0 and variance 1.
+  std::int64_t groups = 0;
+  // The transforms of a picture and its mirror image are averaged. The average has a mirror
+  // symmetry itself, and its left half is kept.
+  bool mirror = false;
+};
+
+// The number of a picture's features.
+std::int64_t feature_count(const PictureShape& shape, const FeatureOptions& options);
+
+// Makes the features of pictures of one shape: the normalised scattering transform
+// (nn/data/images/scattering.h).
+class Features {
+ public:
+  Features(const PictureShape& shape, const FeatureOptions& options);
+  // Pictures [n, c, size, size] -> f16 [n, features]. A picture's features depend on no other
+  // picture.
+  Tensor operator()(const Tensor& pictures) const;
+
+ private:
+  // Shifts by the mean and scales by the factor.
+  struct Scale {
+    double mean = 0, factor = 1;
+  };
+  class Moments;
+  void each_picture(
+      const Tensor& pictures,
+      const std::function<void(std::int64_t k, std::span<float> features)>& use) const;
+  std::vector<Scale> scales_of(const Tensor& pictures) const;
+  static void rescale(std::span<float> features, const Scale& scale);
+
+  PictureShape shape_;
+  FeatureOptions options_;
+  std::vector<Scale> channels_;  // empty: groups of one picture are normalised
+};
+
+}  // namespace sotto::images
