@@ -21,6 +21,7 @@ using samples::require;
 using samples::Settings;
 
 constexpr std::int64_t usual_size = 32;
+constexpr double most_pictures = 1e9;
 
 }  // namespace
 
@@ -87,7 +88,8 @@ void ImagesTask::prepare(Settings& s) {
   check_network(network_);
   if (!data_.empty()) {
     // The number of pictures is not known until they are read: no batch is refused before.
-    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
+    const double least = std::ceil(std::min(s.batch, most_pictures));
+    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(least));
     return;
   }
   const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
