@@ -70,8 +70,8 @@ Settings TextTask::defaults() const {
   return settings;
 }
 
-// "names": 79.4 % on names of 18 languages; the others: 2.1 nats per character on Shakespeare's
-// speeches, by each network.
+// "names": 79.4 % on names of 18 languages. The others, on Shakespeare's speeches: 1.99 nats per
+// character with the GRU, 2.17 with the transformer.
 std::vector<samples::Preset> TextTask::presets() const {
   Settings names = defaults();
   names.epsilon = 8;
@@ -83,13 +83,15 @@ std::vector<samples::Preset> TextTask::presets() const {
   speeches.delta = 1e-5;
   speeches.clip_bound = 0.5;
   speeches.epochs = 30;
-  Settings slower = speeches;
-  slower.learning_rate = 0.005;
-  slower.warmup = 20;
-  return {
-      {"names", names, {{"task", "classify"}, {"bidirectional", true}, {"context", 20}}},
-      speeches_preset("speeches", speeches, {{"model", "gru"}, {"hidden", 128}}),
-      speeches_preset("speeches-transformer", slower, {{"model", "transformer"}, {"layers", 2}})};
+  Settings transformer = defaults();
+  transformer.epsilon = 8;
+  transformer.batch = 500;
+  transformer.epochs = 20;
+  transformer.learning_rate = 0.003;
+  return {{"names", names, {{"task", "classify"}, {"bidirectional", true}, {"context", 20}}},
+          speeches_preset("speeches", speeches, {{"model", "gru"}, {"hidden", 128}}),
+          speeches_preset("speeches-transformer", transformer,
+                          {{"model", "transformer"}, {"layers", 2}})};
 }
 
 samples::Measure TextTask::measure() const {
