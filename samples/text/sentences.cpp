@@ -61,7 +61,7 @@ Dataset sentences(std::int64_t count, std::uint64_t seed, std::int64_t first,
     all += one.text + "\n";
     of_unit.push_back(one.place);
   }
-  Dataset rows = text_dataset(all, "the made-up sentences", options);
+  Dataset rows = text_dataset(all, "--alphabet: the sentences made up by the program", options);
   for (const std::int64_t unit : rows.units)
     of_row.push_back(of_unit[static_cast<std::size_t>(unit)]);
   rows.targets = Tensor::from(of_row, {rows.size()});

@@ -8,14 +8,17 @@ program by a signal or makes it hang: it is accepted, or refused in one line tha
 """
 
 import concurrent.futures
+import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
-from programs import run_program
+from programs import read_tensors, run_program
 
 PROGRAMS = []
 SECONDS = 30  # a run takes a few milliseconds; after this time it counts as hanging
@@ -40,6 +43,10 @@ SMALL = {
     "privacy_budget inspect": [LEDGER],
     "tabular train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
                       "--threads", "1", *PRIVATE],
+    "text train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
+                   "--hidden", "4", "--threads", "1", *PRIVATE],
+    "images train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
+                     "--threads", "1", *PRIVATE],
     "tabular people": ["--out", "people.csv", "--rows", "10"],
 }
 NUMBERS = set("NXDEQP")
@@ -69,19 +76,55 @@ EARLIER = [
 ]
 
 
+def png(rows):
+    """A grey picture (PNG, third edition, section 11.2)."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
 def make_files(folder):
-    """Files that small runs need: a table and a model."""
+    """Files that small runs need."""
+    def path(name):
+        return os.path.join(folder, name)
+
+    def of(program, *arguments):
+        done = run_program([program, *arguments])
+        assert done.returncode == 0, done.stderr
+
     for program in PROGRAMS:
-        if os.path.basename(program) != "tabular":
+        name = os.path.basename(program)
+        if name not in ("tabular", "text", "images"):
             continue
-        table, model = os.path.join(folder, "people.csv"), os.path.join(folder, "model")
-        SMALL["tabular schema"] = ["--data", table]
-        SMALL["tabular evaluate"] = ["--model", model, "--data", table]
-        SMALL["tabular predict"] = ["--model", model, "--data", table, "--out", "predictions.csv"]
-        for command, arguments in (("people", ["--out", table, "--rows", "20"]),
-                                   ("train", [*SMALL["tabular train"], "--save", model])):
-            done = run_program([program, command, *arguments])
-            assert done.returncode == 0, done.stderr
+        model = path(name)
+        of(program, "train", *SMALL[name + " train"], "--save", model)
+        if name == "tabular":
+            of(program, "people", "--out", path("people.csv"), "--rows", "20")
+            SMALL["tabular schema"] = ["--data", path("people.csv")]
+            SMALL["tabular evaluate"] = ["--model", model, "--data", path("people.csv")]
+            SMALL["tabular predict"] = [*SMALL["tabular evaluate"], "--out", "predictions.csv"]
+        elif name == "text":
+            of(program, "train", *SMALL["text train"], "--task", "generate", "--save", path("writer"))
+            classes = json.loads(read_tensors(model)[1]["sotto.text.model"])["classes"]
+            for kind in classes:
+                os.makedirs(path("texts"), exist_ok=True)
+                with open(path(f"texts/{kind}"), "w", encoding="utf-8") as file:
+                    file.write("a line\nanother\n")
+            SMALL["text evaluate"] = ["--model", model, "--data", path("texts")]
+            SMALL["text predict"] = ["--model", model, "--data", path("texts/" + classes[0]), "--out",
+                                     "predictions.csv"]
+            SMALL["text generate"] = ["--model", path("writer"), "--length", "3"]
+        else:
+            classes = json.loads(read_tensors(model)[1]["sotto.images.model"])["classes"]
+            for kind in classes:
+                os.makedirs(path(f"pictures/{kind}"))
+                with open(path(f"pictures/{kind}/one.png"), "wb") as file:
+                    file.write(png([[k % 256 for k in range(32)]] * 32))
+            SMALL["images evaluate"] = ["--model", model, "--data", path("pictures")]
+            SMALL["images predict"] = [*SMALL["images evaluate"], "--out", "predictions.csv"]
 
 
 def run(command, arguments):
@@ -204,7 +247,7 @@ class Options(unittest.TestCase):
             self.assertTrue(lines[0].startswith(os.path.basename(command[0]) + ": "), lines)
             self.assertIn(option, lines[0])
         elif done.returncode == 1:  # a file that is not there, or does not hold what it should
-            self.assertIn(kind, ("DIR", "FILE"), done.stderr)
+            self.assertIn(kind, ("DIR", "FILE", "PATH"), done.stderr)
             self.assertEqual(len(lines), 1, done.stderr)
             self.assertIn(arguments[-1], lines[0])
         else:
