@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t pictures_at_once = 512;
 constexpr std::int64_t pixels_for_a_feature = 4;  // along an axis
-constexpr double least_variance = 1e-5;
+constexpr double least_variance = 1e-8;
 
 Tensor mirrored(const Tensor& pictures) {
   Tensor y = Tensor::empty(pictures.shape());
