@@ -141,8 +141,12 @@ void TextTask::prepare(Settings& s) {
 samples::Data TextTask::made_up(const Settings& s) {
   const TextOptions options = model_.text_options();
   if (!model_.generates()) model_.classes = sentence_classes();
-  return {.train = sentences(s.train_size, s.seed, s.test_size, options),
-          .test = sentences(s.test_size, s.seed, 0, options)};
+  try {
+    return {.train = sentences(s.train_size, s.seed, s.test_size, options),
+            .test = sentences(s.test_size, s.seed, 0, options)};
+  } catch (const SystemFailure& error) {  // the alphabet lacks their letters
+    fail(std::string(error.what()));
+  }
 }
 
 std::pair<Dataset, Dataset> TextTask::divided(const Dataset& rows, std::uint64_t seed) const {

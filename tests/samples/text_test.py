@@ -289,7 +289,7 @@ class Refusals(InFolder):
         done = run("--help")
         self.assertEqual(0, done.returncode)
         for command in ("train", "evaluate", "predict", "generate"):
-            self.assertIn("text " + command, done.stdout)
+            self.assertIn("\n  " + command, done.stdout)
             self.assertEqual(0, run(command, "--help").returncode)
 
 
