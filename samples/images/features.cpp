@@ -66,7 +66,7 @@ Features::Features(const PictureShape& shape, const FeatureOptions& options)
   channels_ = scales_of(draw_discs(shape, pictures));
 }
 
-// Calls use(k, features) for each picture, on all threads, with its features before normalisation:
+// Calls use(k, features) for each picture, on all threads, with the square roots of its transform:
 // [channels, rows, kept columns].
 void Features::each_picture(
     const Tensor& pictures,
@@ -86,7 +86,7 @@ void Features::each_picture(
         const float* const b = other.data<float>() + k * stride;
         for (std::int64_t i = 0; i < count; ++i) {
           const std::int64_t at = i / kept * columns + i % kept;
-          features[static_cast<std::size_t>(i)] = (a[at] + b[at]) / 2;
+          features[static_cast<std::size_t>(i)] = std::sqrt(std::max(0.0F, (a[at] + b[at]) / 2));
         }
         use(first + k, features);
       }

@@ -23,8 +23,9 @@ struct FeatureOptions {
 // The number of a picture's features.
 std::int64_t feature_count(const PictureShape& shape, const FeatureOptions& options);
 
-// Makes the features of pictures of one shape: the normalised scattering transform
-// (nn/data/images/scattering.h).
+// Makes the features of pictures of one shape: the square roots of the scattering transform
+// (nn/data/images/scattering.h), normalised. Roots lessen the weight of the few strong edges of a
+// picture (Perronnin, Sanchez and Mensink 2010).
 class Features {
  public:
   Features(const PictureShape& shape, const FeatureOptions& options);
