@@ -52,7 +52,7 @@ std::vector<samples::Preset> ImagesTask::presets() const {
   settings.learning_rate = 4;
   settings.average = 0.98;
   // The recipe of Tramer and Boneh 2021 for CIFAR-10, with mirror images and an average of weights:
-  // above 67 % at epsilon 3.
+  // about 67 % at epsilon 3.
   return {{"scattering", settings, {{"model", "scattering"}, {"mirror", true}}}};
 }
 
