@@ -1,5 +1,7 @@
 #include "dp/engine/dataset_units.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,6 +16,10 @@ EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   check(std::ssize(*rows) == n || options.unit != LedgerHeader{}.unit,
         "Engine: {} units with {} samples, where unit says \"{}\" (say who they are)", rows->size(),
         n, options.unit);
+  // Where the numbers rise from sample to sample, unit k is sample k, as without rows_of_unit.
+  const auto& units = data.units;
+  if (std::adjacent_find(units.begin(), units.end(), std::greater_equal<>()) == units.end())
+    return options;
   options.rows_of_unit = [rows](std::int64_t unit) {
     return (*rows)[static_cast<std::size_t>(unit)];
   };

@@ -8,9 +8,10 @@ namespace sotto {
 
 // Returns the options for training on this data set. If the data set names units (Dataset::units),
 // rows_of_unit is set to their samples: unit k of the engine is the one with the k-th smallest
-// number. Otherwise each sample is a unit, and the options are returned unchanged. Throws
-// std::invalid_argument if the options already have rows_of_unit, and if a unit has several samples
-// while options.unit is still one training example: the guarantee would hold for the unit only.
+// number. Where each sample is a unit of its own, in the order of the samples, the options are
+// returned unchanged. Throws std::invalid_argument if the options already have rows_of_unit, and if
+// a unit has several samples while options.unit is still one training example: the guarantee would
+// hold for the unit only.
 EngineOptions with_units_of(const Dataset& data, EngineOptions options);
 
 }  // namespace sotto

@@ -70,6 +70,11 @@ TEST_CASE("units of several samples are not said to be one training example") {
   for (std::int64_t k = 0; k < population; ++k) data.units[static_cast<std::size_t>(k)] = 500 - k;
   const EngineOptions one_each = with_units_of(data, options);
   CHECK(one_each.rows_of_unit(0) == std::vector<std::int64_t>{population - 1});
+  // In their order: unit k is sample k, which needs no function.
+  for (std::int64_t k = 0; k < population; ++k) data.units[static_cast<std::size_t>(k)] = 7 * k - 3;
+  CHECK_FALSE(with_units_of(data, options).rows_of_unit);
+  data.units[2] = data.units[1];
+  CHECK(with_units_of(data, {.noise_multiplier = 1, .unit = "one user"}).rows_of_unit);
 }
 
 }  // namespace sotto
