@@ -9,6 +9,7 @@
 #include "samples/cli/program.h"
 #include "samples/images/results.h"
 #include "samples/report/charts.h"
+#include "samples/report/results.h"
 
 namespace sotto::images {
 
@@ -23,23 +24,6 @@ void require_given(const char* option, const std::string& value) {
 void use_threads(int threads) {
   samples::check_threads(threads);
   if (threads > 0) set_thread_count(threads);
-}
-
-void print_results(const TrainingReport& report) {
-  for (const auto& [name, value] : report.results) samples::print("{:<46}{}\n", name, value);
-  if (!report.confusion) return;
-  samples::print("\npictures of each class, by what they were taken for\n");
-  samples::print_text(report.confusion->to_text());
-}
-
-nlohmann::json results_json(const TrainingReport& report) {
-  nlohmann::json object = nlohmann::json::object();
-  for (const auto& [name, value] : report.results) object[name] = nlohmann::json::parse(value);
-  if (report.confusion) {
-    object["classes"] = report.confusion->classes;
-    object["confusion"] = report.confusion->counts;
-  }
-  return object;
 }
 
 }  // namespace
@@ -65,8 +49,8 @@ int evaluate(int argc, const char* const* argv) {
   TrainingReport report;
   describe_results(logits_of(saved, pictures.inputs), pictures.targets, saved.classes, report);
   samples::print("{} pictures\n", pictures.size());
-  print_results(report);
-  if (!json.empty()) samples::write_text({json, samples::json_text(results_json(report))});
+  samples::print_results(report, "pictures");
+  if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
   return 0;
 }
 

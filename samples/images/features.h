@@ -13,7 +13,9 @@ namespace sotto::images {
 struct FeatureOptions {
   // The groups of channels, of one picture, that are normalised to mean 0 and variance 1 (Wu and He
   // 2018). 0: each channel is shifted and scaled by constants instead, so that over pictures of
-  // overlapping discs (shapes.h) it has mean 0 and variance 1.
+  // overlapping discs (shapes.h) it has mean 0 and variance 1. The discs' contrast was chosen by
+  // looking at CIFAR-10's training pictures: for those, but for no other data, the constants are
+  // not quite independent of the data.
   std::int64_t groups = 0;
   // The transforms of a picture and its mirror image are averaged. The average has a mirror
   // symmetry itself, and its left half is kept.
@@ -24,8 +26,7 @@ struct FeatureOptions {
 std::int64_t feature_count(const PictureShape& shape, const FeatureOptions& options);
 
 // Makes the features of pictures of one shape: the square roots of the scattering transform
-// (nn/data/images/scattering.h), normalised. Roots lessen the weight of the few strong edges of a
-// picture (Perronnin, Sanchez and Mensink 2010).
+// (nn/data/images/scattering.h), normalised.
 class Features {
  public:
   Features(const PictureShape& shape, const FeatureOptions& options);

@@ -51,8 +51,9 @@ std::vector<samples::Preset> ImagesTask::presets() const {
   settings.epochs = 60;
   settings.learning_rate = 4;
   settings.average = 0.98;
-  // The recipe of Tramer and Boneh 2021 for CIFAR-10, with mirror images and an average of weights:
-  // about 67 % at epsilon 3.
+  // After Tramer and Boneh 2021, who standardize the features by private statistics; here constants
+  // do that, and mirror images and an average of weights are added. About 67 % on CIFAR-10 at
+  // epsilon 3 (docs/results.md).
   return {{"scattering", settings, {{"model", "scattering"}, {"mirror", true}}}};
 }
 

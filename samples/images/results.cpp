@@ -11,6 +11,7 @@
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
 #include <sotto/nn/state.h>
+#include "samples/report/results.h"
 
 namespace sotto::images {
 
@@ -20,14 +21,6 @@ constexpr std::size_t classes_to_read = 30;  // in a confusion matrix
 constexpr std::size_t classes_for_top5 = 10;
 
 std::string fraction_text(double value) { return fmt::format("{:.4f}", value); }
-
-// A field of a CSV file (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
 
 }  // namespace
 
@@ -87,7 +80,7 @@ Tensor logits_of(const SavedModel& model, const Tensor& pictures) {
 
 std::string prediction_header(const std::vector<std::string>& classes) {
   std::string line = "file,class";
-  for (const std::string& name : classes) line += "," + csv_field("p(" + name + ")");
+  for (const std::string& name : classes) line += "," + samples::csv_field("p(" + name + ")");
   return line + "\n";
 }
 
@@ -100,7 +93,7 @@ std::string prediction_lines(std::span<const std::string> files, const Tensor& l
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(k * classes.size());
     const auto end = begin + std::ssize(classes);
     const auto best = static_cast<std::size_t>(std::max_element(begin, end) - begin);
-    text += csv_field(files[k]) + "," + csv_field(classes[best]);
+    text += samples::csv_field(files[k]) + "," + samples::csv_field(classes[best]);
     for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
     text += '\n';
   }

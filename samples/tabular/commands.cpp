@@ -8,6 +8,7 @@
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/report/charts.h"
+#include "samples/report/results.h"
 #include "samples/tabular/people.h"
 #include "samples/tabular/results.h"
 
@@ -19,23 +20,6 @@ constexpr std::int64_t rows_at_a_time = 4096;
 
 void require_given(const char* option, const std::string& value) {
   check(!value.empty(), "{}: is required", option);
-}
-
-void print_results(const TrainingReport& report) {
-  for (const auto& [name, value] : report.results) samples::print("{:<46}{}\n", name, value);
-  if (!report.confusion) return;
-  samples::print("\nrows of each class, by what they were taken for\n");
-  samples::print_text(report.confusion->to_text());
-}
-
-nlohmann::json results_json(const TrainingReport& report) {
-  nlohmann::json object = nlohmann::json::object();
-  for (const auto& [name, value] : report.results) object[name] = nlohmann::json::parse(value);
-  if (report.confusion) {
-    object["classes"] = report.confusion->classes;
-    object["confusion"] = report.confusion->counts;
-  }
-  return object;
 }
 
 std::string proposal(const std::string& data, const GuessOptions& guess) {
@@ -65,8 +49,8 @@ int evaluate(int argc, const char* const* argv) {
   TrainingReport report;
   describe_results(outputs_of_rows(*saved.network, rows), rows.targets, saved.schema, report);
   samples::print("{} rows\n", rows.size());
-  print_results(report);
-  if (!json.empty()) samples::write_text({json, samples::json_text(results_json(report))});
+  samples::print_results(report, "rows");
+  if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
   return 0;
 }
 

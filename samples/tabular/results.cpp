@@ -12,6 +12,7 @@
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
 #include <sotto/nn/state.h>
+#include "samples/report/results.h"
 #include "samples/tabular/tabular_task.h"
 #include "samples/training/evaluation.h"
 
@@ -20,14 +21,6 @@ namespace sotto::tabular {
 namespace {
 
 std::string fraction_text(double value) { return fmt::format("{:.4f}", value); }
-
-// A field of a CSV file (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
 
 std::vector<float> probabilities(const Tensor& outputs) {
   Tape tape({.training = false});
@@ -103,8 +96,9 @@ SavedModel load_model(const std::string& path) {
 }
 
 std::string prediction_header(const TableSchema& schema) {
-  std::string line = csv_field(schema.label().name);
-  for (const std::string& name : schema.classes()) line += "," + csv_field("p(" + name + ")");
+  std::string line = samples::csv_field(schema.label().name);
+  for (const std::string& name : schema.classes())
+    line += "," + samples::csv_field("p(" + name + ")");
   return line + "\n";
 }
 
@@ -120,7 +114,8 @@ std::string prediction_lines(const Tensor& outputs, const TableSchema& schema) {
   for (std::size_t row = 0; row < all.size(); row += classes.size()) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row);
     const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
-    text += csv_field(classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]);
+    text +=
+        samples::csv_field(classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]);
     for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
     text += '\n';
   }

@@ -1,5 +1,7 @@
 #include "samples/tabular/tabular_task.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <sstream>
 
@@ -85,6 +87,9 @@ void TabularTask::prepare(Settings& s) {
   schema_text_ = schema_->to_json();
   if (schema_->has_users()) s.unit = "all rows with one value of " + user_column(*schema_);
   make_network(network_, *schema_);  // refuses what is out of range
+  // The number of units is not known before load(), which sets it.
+  if (!data_.empty())
+    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
 }
 
 samples::Data TabularTask::made_up(const Settings& s) const {

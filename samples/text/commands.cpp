@@ -5,6 +5,7 @@
 #include <sotto/core/io/atomic_file.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
+#include "samples/report/results.h"
 #include "samples/text/generation.h"
 #include "samples/text/results.h"
 
@@ -14,23 +15,6 @@ namespace {
 
 void require_given(const char* option, const std::string& value) {
   check(!value.empty(), "{}: is required", option);
-}
-
-void print_results(const TrainingReport& report) {
-  for (const auto& [name, value] : report.results) samples::print("{:<46}{}\n", name, value);
-  if (!report.confusion) return;
-  samples::print("\nunits of each class, by what they were taken for\n");
-  samples::print_text(report.confusion->to_text());
-}
-
-nlohmann::json results_json(const TrainingReport& report) {
-  nlohmann::json object = nlohmann::json::object();
-  for (const auto& [name, value] : report.results) object[name] = nlohmann::json::parse(value);
-  if (report.confusion) {
-    object["classes"] = report.confusion->classes;
-    object["confusion"] = report.confusion->counts;
-  }
-  return object;
 }
 
 }  // namespace
@@ -54,8 +38,8 @@ int evaluate(int argc, const char* const* argv) {
   TrainingReport report;
   describe_results(*saved.network, saved.model, rows, report);
   samples::print("{} units\n", rows.unit_count());
-  print_results(report);
-  if (!json.empty()) samples::write_text({json, samples::json_text(results_json(report))});
+  samples::print_results(report, "units");
+  if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
   return 0;
 }
 

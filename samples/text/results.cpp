@@ -8,6 +8,7 @@
 #include <sotto/core/error.h>
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
+#include "samples/report/results.h"
 #include "samples/training/evaluation.h"
 
 namespace sotto::text {
@@ -15,14 +16,6 @@ namespace sotto::text {
 namespace {
 
 std::string number_text(double value) { return fmt::format("{:.4f}", value); }
-
-// A field of a CSV file (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
 
 // True if row k is the first one of its unit.
 bool begins_unit(const Dataset& rows, std::size_t k) {
@@ -106,15 +99,15 @@ void describe_results(nn::Module& network, const TextModel& model, const Dataset
 
 std::string predictions(const Tensor& scores, const std::vector<std::string>& classes) {
   std::string text = "unit,class";
-  for (const std::string& name : classes) text += "," + csv_field("p(" + name + ")");
+  for (const std::string& name : classes) text += "," + samples::csv_field("p(" + name + ")");
   Tape tape({.training = false});
   const std::vector<float> all = softmax(tape.input(scores), 1).value().to_vector<float>();
   for (std::size_t at = 0; at < all.size(); at += classes.size()) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
     const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
-    fmt::format_to(
-        std::back_inserter(text), "\n{},{}", at / classes.size() + 1,
-        csv_field(classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]));
+    fmt::format_to(std::back_inserter(text), "\n{},{}", at / classes.size() + 1,
+                   samples::csv_field(
+                       classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]));
     for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
   }
   return text + "\n";

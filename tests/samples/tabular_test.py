@@ -270,6 +270,11 @@ class Refusals(InFolder):
         self.refused("delta", "train", "--data", self.table(), "--schema", self.schema(), "--epsilon",
                      "2", "--delta", "0.5", "--batch-size", "20", "--save", self.path("m"))
 
+    def test_a_batch_of_more_than_all_units_is_refused_when_their_number_is_known(self):
+        self.refused("--batch-size: 30000 is not above 0 and at most the 80 training", "train", "--data",
+                     self.table(), "--schema", self.schema(), "--epsilon", "2", "--delta", "1e-3",
+                     "--batch-size", "30000")
+
     def test_numbers_out_of_range(self):
         for option, value in (("--hidden", "0"), ("--layers", "100"), ("--embedding", "0"), ("--pieces", "0"),
                               ("--test-fraction", "1")):
