@@ -23,6 +23,9 @@ class SampledBatch;
 // A mean gradient with noise, whose release is in the ledger. Only mechanisms make one.
 class NoisyGradient {
  public:
+  // Copies share the gradient; a move is a copy, so that none is ever empty.
+  NoisyGradient(const NoisyGradient&) = default;
+  NoisyGradient& operator=(const NoisyGradient&) = default;
   const Gradients& gradients() const;
   // The variance of the noise on each element.
   double noise_variance() const;

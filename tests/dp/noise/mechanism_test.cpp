@@ -111,8 +111,10 @@ TEST_CASE("every element gets noise, rows that no sample touched included") {
   clipper.add(tape, sum_per_sample(embedding(tape.use(table), ids)));
   GaussianMechanism mechanism(1);
   Ledger ledger;
-  const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+  NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
   for (const float v : released.gradients()[0].second.to_vector<float>()) CHECK(v != 0);
+  const NoisyGradient moved = std::move(released);
+  CHECK(&released.gradients() == &moved.gradients());  // none is ever empty
 }
 
 TEST_CASE("the ledger's event is what ran") {
