@@ -85,6 +85,10 @@ int told(const std::string& name, const std::function<int()>& body, int bad_argu
 
 }  // namespace
 
+void require_given(const char* option, const std::string& value) {
+  check(!value.empty(), "{}: is required", option);
+}
+
 void check_threads(int threads) {
   require(threads >= 0 && threads <= max_threads, "--threads", threads,
           fmt::format("from 0 to {}", max_threads));

@@ -21,6 +21,8 @@ template <class T>
 void require(bool ok, const char* option, const T& value, const std::string& range) {
   check(ok, "{}: {} is not {}", option, value, range);
 }
+// Throws std::invalid_argument if a required option was not given.
+void require_given(const char* option, const std::string& value);
 // Throws std::invalid_argument for a number of threads that --threads does not allow.
 void check_threads(int threads);
 // Throws std::invalid_argument, under the option's name, for a setting of add_memory() out of

@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::size_t pictures_at_a_time = 256;
 
-void require_given(const char* option, const std::string& value) {
-  check(!value.empty(), "{}: is required", option);
-}
-
 void use_threads(int threads) {
   samples::check_threads(threads);
   if (threads > 0) set_thread_count(threads);
@@ -40,14 +36,15 @@ int evaluate(int argc, const char* const* argv) {
   line.option("--json", json, "write the results as JSON", "FILE");
   line.add_threads(threads);
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
-  require_given("--data", data);
+  samples::require_given("--model", model);
+  samples::require_given("--data", data);
   samples::check_writable("--json", json);
   use_threads(threads);
   const SavedModel saved = load_model(model);
   const Dataset pictures = read_pictures(data, Part::test, saved.options.shape, saved.classes).data;
   TrainingReport report;
-  describe_results(logits_of(saved, pictures.inputs), pictures.targets, saved.classes, report);
+  samples::describe_classes(logits_of(saved, pictures.inputs), pictures.targets, saved.classes,
+                            report);
   samples::print("{} pictures\n", pictures.size());
   samples::print_results(report, "pictures");
   if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
@@ -65,9 +62,9 @@ int predict(int argc, const char* const* argv) {
   line.option("--out", out, "write predictions here as CSV, a line for each picture", "FILE");
   line.add_threads(threads);
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
+  samples::require_given("--model", model);
   check(!data.empty(), "--data: is required");
-  require_given("--out", out);
+  samples::require_given("--out", out);
   samples::check_writable("--out", out);
   use_threads(threads);
   const SavedModel saved = load_model(model);

@@ -11,6 +11,7 @@
 #include "samples/images/results.h"
 #include "samples/images/shapes.h"
 #include "samples/report/report.h"
+#include "samples/report/results.h"
 #include "samples/training/evaluation.h"
 
 namespace sotto::images {
@@ -111,8 +112,7 @@ samples::Data ImagesTask::drawn(const Settings& s) {
 samples::Data ImagesTask::from_files(const Settings& s) {
   LabelledPictures all = read_pictures(data_, Part::train, network_.shape);
   classes_ = std::move(all.classes);
-  const bool own_test = kind_of(data_) != PictureFiles::folders;
-  if (own_test || !test_.empty()) {
+  if (!tests_on_private_data()) {
     const std::string& folder = test_.empty() ? data_ : test_;
     return {.train = std::move(all.data),
             .test = read_pictures(folder, Part::test, network_.shape, classes_).data};
@@ -124,7 +124,12 @@ samples::Data ImagesTask::from_files(const Settings& s) {
   return {.train = std::move(train), .test = std::move(test)};
 }
 
-samples::Data ImagesTask::load(Settings& s) {
+// CIFAR's and MNIST's files have a test set of their own.
+bool ImagesTask::tests_on_private_data() const {
+  return !data_.empty() && test_.empty() && kind_of(data_) == PictureFiles::folders;
+}
+
+samples::Data ImagesTask::load(const Settings& s) {
   samples::Data data = data_.empty() ? drawn(s) : from_files(s);
   check(classes_.size() > 1, "--data: {} has one class, {}", data_, classes_.front());
   const std::string names = join(classes_, "/");
@@ -133,8 +138,6 @@ samples::Data ImagesTask::load(Settings& s) {
   class_names_ = names;
   network_.classes = std::ssize(classes_);
   replace_by_inputs(data, network_, cache_);
-  s.train_size = data.train.size();
-  s.test_size = data.test.size();
   return data;
 }
 
@@ -160,7 +163,8 @@ std::map<std::string, std::string> ImagesTask::metadata() const {
 }
 
 void ImagesTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
-  describe_results(samples::outputs_of(model, data.test), data.test.targets, classes_, report);
+  samples::describe_classes(samples::outputs_of(model, data.test), data.test.targets, classes_,
+                            report);
 }
 
 }  // namespace sotto::images

@@ -18,7 +18,8 @@ class ImagesTask final : public samples::Task {
   void add_model_options(samples::CommandLine& line) override;
   std::vector<samples::TaskSetting> settings() override;
   void prepare(samples::Settings& settings) override;
-  samples::Data load(samples::Settings& settings) override;
+  samples::Data load(const samples::Settings& settings) override;
+  bool tests_on_private_data() const override;
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;

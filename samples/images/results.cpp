@@ -15,32 +15,6 @@
 
 namespace sotto::images {
 
-namespace {
-
-constexpr std::size_t classes_to_read = 30;  // in a confusion matrix
-constexpr std::size_t classes_for_top5 = 10;
-
-std::string fraction_text(double value) { return fmt::format("{:.4f}", value); }
-
-}  // namespace
-
-void describe_results(const Tensor& logits, const Tensor& targets,
-                      const std::vector<std::string>& classes, TrainingReport& report) {
-  auto& results = report.results;
-  const Tensor confusion = nn::confusion_matrix(logits, targets);
-  if (classes.size() <= classes_to_read)
-    report.confusion = {classes, confusion.to_vector<std::int64_t>()};
-  results.push_back({"accuracy", fraction_text(nn::accuracy(logits, targets))});
-  if (classes.size() > classes_for_top5) {
-    results.push_back({"accuracy of the five most likely classes",
-                       fraction_text(nn::top_k_accuracy(logits, targets, 5))});
-  }
-  results.push_back({"F1 score, mean of the classes", fraction_text(nn::macro_f1(confusion))});
-  const auto calibration = nn::calibration_curve(logits, targets);
-  results.push_back(
-      {"expected calibration error", fraction_text(nn::expected_calibration_error(calibration))});
-}
-
 std::string model_text(const NetworkOptions& options, const std::vector<std::string>& classes) {
   const nlohmann::json model = {{"model", options.model},
                                 {"size", options.shape.size},

@@ -10,11 +10,6 @@
 
 namespace sotto::images {
 
-// Adds the measures of logits [n, classes] for targets [n] to the report's results, and, where the
-// classes are few enough to read, the confusion matrix.
-void describe_results(const Tensor& logits, const Tensor& targets,
-                      const std::vector<std::string>& classes, TrainingReport& report);
-
 // The metadata of a model file, from which load_model() makes the model again.
 inline constexpr const char* model_key = "sotto.images.model";
 std::string model_text(const NetworkOptions& options, const std::vector<std::string>& classes);

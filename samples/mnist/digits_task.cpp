@@ -89,7 +89,7 @@ void DigitsTask::prepare(Settings& s) {
                       bytes_of_digit * static_cast<double>(s.train_size + s.test_size));
 }
 
-samples::Data DigitsTask::load(Settings& settings) {
+samples::Data DigitsTask::load(const Settings& settings) {
   samples::Data data;
   if (folder_.empty()) {
     // Both sets are parts of one endless set; the test set is the first part, so that it does not
@@ -99,8 +99,6 @@ samples::Data DigitsTask::load(Settings& settings) {
   } else {
     data.train = read_mnist(folder_, true, settings.train_size);
     data.test = read_mnist(folder_, false, settings.test_size);
-    settings.train_size = data.train.size();
-    settings.test_size = data.test.size();
   }
   if (normalize_) {
     normalize(data.train.inputs);

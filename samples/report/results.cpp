@@ -1,10 +1,41 @@
 #include "samples/report/results.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
+#include <sotto/nn/metrics.h>
+#include <sotto/nn/predict.h>
 #include "samples/cli/program.h"
 
 namespace sotto::samples {
+
+std::string measure_text(double value) { return fmt::format("{:.4f}", value); }
+
+void describe_classes(const Tensor& outputs, const Tensor& targets,
+                      const std::vector<std::string>& classes, TrainingReport& report) {
+  constexpr std::size_t classes_to_read = 30;  // in a confusion matrix
+  constexpr std::size_t classes_for_top5 = 10;
+  const auto add = [&](const char* name, double value) {
+    report.results.push_back({name, measure_text(value)});
+  };
+  const Tensor confusion = nn::confusion_matrix(outputs, targets);
+  if (classes.size() <= classes_to_read)
+    report.confusion = {classes, confusion.to_vector<std::int64_t>()};
+  std::vector<std::int64_t> counts(classes.size());
+  for (const std::int64_t target : targets.to_vector<std::int64_t>())
+    ++counts[static_cast<std::size_t>(target)];
+  const double most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
+  add("accuracy", nn::accuracy(outputs, targets));
+  add("accuracy of always the most frequent class", most / static_cast<double>(targets.numel()));
+  if (classes.size() > classes_for_top5)
+    add("accuracy of the five most likely classes", nn::top_k_accuracy(outputs, targets, 5));
+  add("F1 score, mean of the classes", nn::macro_f1(confusion));
+  if (classes.size() == 2 && std::count(counts.begin(), counts.end(), 0) == 0)
+    add("area under the ROC curve", nn::auc(outputs, targets));
+  add("expected calibration error",
+      nn::expected_calibration_error(nn::calibration_curve(outputs, targets)));
+}
 
 void print_results(const TrainingReport& report, const std::string& samples) {
   for (const auto& [name, value] : report.results) print("{:<46}{}\n", name, value);

@@ -2,12 +2,21 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <sotto/core/tensor.h>
 #include "samples/report/report.h"
 
 namespace sotto::samples {
+
+// Adds measures of outputs [n, classes] to the report's results, and the confusion matrix if there
+// are at most 30 classes.
+void describe_classes(const Tensor& outputs, const Tensor& targets,
+                      const std::vector<std::string>& classes, TrainingReport& report);
+// A measure with four decimals.
+std::string measure_text(double value);
 
 // Prints the report's results and confusion matrix. `samples` says what was counted: "rows".
 void print_results(const TrainingReport& report, const std::string& samples);

@@ -18,10 +18,6 @@ namespace {
 
 constexpr std::int64_t rows_at_a_time = 4096;
 
-void require_given(const char* option, const std::string& value) {
-  check(!value.empty(), "{}: is required", option);
-}
-
 std::string proposal(const std::string& data, const GuessOptions& guess) {
   try {
     return guess_schema(data, guess).to_json();
@@ -40,8 +36,8 @@ int evaluate(int argc, const char* const* argv) {
   line.option("--data", data, "rows, with the columns of the model's schema", "FILE");
   line.option("--json", json, "write the results as JSON", "FILE");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
-  require_given("--data", data);
+  samples::require_given("--model", model);
+  samples::require_given("--data", data);
   samples::check_writable("--json", json);
   const SavedModel saved = load_model(model);
   const Dataset rows =
@@ -62,9 +58,9 @@ int predict(int argc, const char* const* argv) {
   line.option("--data", data, "rows; the label's column may be absent and is not read", "FILE");
   line.option("--out", out, "write predictions here as CSV, a line for each row", "FILE");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
-  require_given("--data", data);
-  require_given("--out", out);
+  samples::require_given("--model", model);
+  samples::require_given("--data", data);
+  samples::require_given("--out", out);
   samples::check_writable("--out", out);
   const SavedModel saved = load_model(model);
   TableReader reader(data, saved.schema,
@@ -97,7 +93,7 @@ int schema(int argc, const char* const* argv) {
   line.flag("--i-made-this-public", made_public,
             "I know what the comments name from elsewhere, or make it public (for --out)");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--data", data);
+  samples::require_given("--data", data);
   check(out.empty() || made_public,
         "--out: a schema is public and this one is read from the rows: look at it without --out, "
         "then give --i-made-this-public");
@@ -123,7 +119,7 @@ int people(int argc, const char* const* argv) {
   line.option("--first", first, "number of the first one in an endless table", "N");
   line.add_seed(seed, "the table");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--out", out);
+  samples::require_given("--out", out);
   constexpr std::int64_t max_rows = std::int64_t{1} << 24;
   samples::require(rows >= 1 && rows <= max_rows, "--rows", rows, "from 1 to 2^24");
   samples::require(first >= 0 && first <= max_rows, "--first", first, "from 0 to 2^24");

@@ -20,8 +20,6 @@ namespace sotto::tabular {
 
 namespace {
 
-std::string fraction_text(double value) { return fmt::format("{:.4f}", value); }
-
 std::vector<float> probabilities(const Tensor& outputs) {
   Tape tape({.training = false});
   return softmax(tape.input(outputs), 1).value().to_vector<float>();
@@ -45,28 +43,12 @@ std::string user_column(const TableSchema& schema) {
 void describe_results(const Tensor& outputs, const Tensor& targets, const TableSchema& schema,
                       TrainingReport& report) {
   const std::vector<std::string> classes = schema.classes();
-  auto& results = report.results;
   if (classes.empty()) {
-    results.push_back(
-        {"mean squared error", fraction_text(nn::mean_squared_error(outputs, targets))});
+    report.results.push_back(
+        {"mean squared error", samples::measure_text(nn::mean_squared_error(outputs, targets))});
     return;
   }
-  const Tensor confusion = nn::confusion_matrix(outputs, targets);
-  report.confusion = {classes, confusion.to_vector<std::int64_t>()};
-  std::vector<std::int64_t> counts(classes.size());
-  for (const std::int64_t target : targets.to_vector<std::int64_t>())
-    ++counts[static_cast<std::size_t>(target)];
-  results.push_back({"accuracy", fraction_text(nn::accuracy(outputs, targets))});
-  const double most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
-  results.push_back({"accuracy of always the most frequent class",
-                     fraction_text(most / static_cast<double>(targets.numel()))});
-  results.push_back({"F1 score, mean of the classes", fraction_text(nn::macro_f1(confusion))});
-  const bool both = std::count(counts.begin(), counts.end(), 0) == 0;
-  if (classes.size() == 2 && both)
-    results.push_back({"area under the ROC curve", fraction_text(nn::auc(outputs, targets))});
-  const auto calibration = nn::calibration_curve(outputs, targets);
-  results.push_back(
-      {"expected calibration error", fraction_text(nn::expected_calibration_error(calibration))});
+  samples::describe_classes(outputs, targets, classes, report);
 }
 
 SavedModel load_model(const std::string& path) {

@@ -11,14 +11,6 @@
 
 namespace sotto::text {
 
-namespace {
-
-void require_given(const char* option, const std::string& value) {
-  check(!value.empty(), "{}: is required", option);
-}
-
-}  // namespace
-
 int evaluate(int argc, const char* const* argv) {
   std::string model, data, json;
   samples::CommandLine line("Measures a saved model on text.");
@@ -29,8 +21,8 @@ int evaluate(int argc, const char* const* argv) {
               "PATH");
   line.option("--json", json, "write the results as JSON", "FILE");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
-  require_given("--data", data);
+  samples::require_given("--model", model);
+  samples::require_given("--data", data);
   samples::check_writable("--json", json);
   const SavedModel saved = load_model(model);
   const Dataset rows = prepared(saved.model, read_text(saved.model, data).data);
@@ -51,9 +43,9 @@ int predict(int argc, const char* const* argv) {
   line.option("--data", data, "text, UTF-8, plain or gzipped; blank lines are no units", "FILE");
   line.option("--out", out, "write predictions here as CSV, a line for each unit", "FILE");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
-  require_given("--data", data);
-  require_given("--out", out);
+  samples::require_given("--model", model);
+  samples::require_given("--data", data);
+  samples::require_given("--out", out);
   samples::check_writable("--out", out);
   const SavedModel saved = load_model(model);
   check(!saved.model.generates(), "--model: {} generates text and knows no classes", model);
@@ -77,7 +69,7 @@ int generate(int argc, const char* const* argv) {
               "below 1: likelier text; 0: always the likeliest symbol", "X");
   line.add_seed(options.seed, "draws the symbols");
   if (!line.parse(argc, argv)) return 0;
-  require_given("--model", model);
+  samples::require_given("--model", model);
   const SavedModel saved = load_model(model);
   check(saved.model.generates(), "--model: {} tells classes and does not write", model);
   samples::print("{}\n", generate_text(*saved.network, saved.model, options));

@@ -15,29 +15,9 @@ namespace sotto::text {
 
 namespace {
 
-std::string number_text(double value) { return fmt::format("{:.4f}", value); }
-
 // True if row k is the first one of its unit.
 bool begins_unit(const Dataset& rows, std::size_t k) {
   return k == 0 || rows.units.empty() || rows.units[k] != rows.units[k - 1];
-}
-
-void describe_classes(const Tensor& scores, const Tensor& targets,
-                      const std::vector<std::string>& classes, TrainingReport& report) {
-  const Tensor confusion = nn::confusion_matrix(scores, targets);
-  report.confusion = {classes, confusion.to_vector<std::int64_t>()};
-  std::vector<std::int64_t> counts(classes.size());
-  for (const std::int64_t target : targets.to_vector<std::int64_t>())
-    ++counts[static_cast<std::size_t>(target)];
-  const double most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
-  auto& results = report.results;
-  results.push_back({"accuracy", number_text(nn::accuracy(scores, targets))});
-  results.push_back({"accuracy of always the most frequent class",
-                     number_text(most / static_cast<double>(targets.numel()))});
-  results.push_back({"F1 score, mean of the classes", number_text(nn::macro_f1(confusion))});
-  const auto calibration = nn::calibration_curve(scores, targets);
-  results.push_back(
-      {"expected calibration error", number_text(nn::expected_calibration_error(calibration))});
 }
 
 }  // namespace
@@ -89,12 +69,13 @@ double nats_per_character(nn::Module& model, const Dataset& rows) {
 void describe_results(nn::Module& network, const TextModel& model, const Dataset& rows,
                       TrainingReport& report) {
   if (!model.generates()) {
-    describe_classes(scores_of_units(network, rows), classes_of_units(rows), model.classes, report);
+    samples::describe_classes(scores_of_units(network, rows), classes_of_units(rows), model.classes,
+                              report);
     return;
   }
   const double nats = nats_per_character(network, rows);
-  report.results.push_back({"nats per character", number_text(nats)});
-  report.results.push_back({"perplexity", number_text(std::exp(nats))});
+  report.results.push_back({"nats per character", samples::measure_text(nats)});
+  report.results.push_back({"perplexity", samples::measure_text(std::exp(nats))});
 }
 
 std::string predictions(const Tensor& scores, const std::vector<std::string>& classes) {

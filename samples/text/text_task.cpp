@@ -177,15 +177,9 @@ samples::Data TextTask::from_files(const Settings& s) {
   return {.train = std::move(files.data), .test = read_text(model_, test_).data};
 }
 
-samples::Data TextTask::load(Settings& s) {
-  samples::Data data = data_.empty() ? made_up(s) : from_files(s);
-  data = {.train = prepared(model_, data.train), .test = prepared(model_, data.test)};
-  const std::int64_t units = data.train.unit_count();
-  check(units > 1, "--data: all {} rows belong to one unit, whose model would be noise",
-        data.train.size());
-  s.train_size = s.privacy ? units : data.train.size();
-  s.test_size = data.test.size();
-  return data;
+samples::Data TextTask::load(const Settings& s) {
+  const samples::Data data = data_.empty() ? made_up(s) : from_files(s);
+  return {.train = prepared(model_, data.train), .test = prepared(model_, data.test)};
 }
 
 std::string TextTask::data_text() const {

@@ -120,7 +120,7 @@ void Reading::add_privacy() {
   line_.option("--ledger-block", options_.write_ahead,
                "releases the ledger reserves at a time; a crash charges unused ones, too", "N");
   line_.flag("--compare", options_.compare,
-             "afterwards train without privacy, too, and print its result beside");
+             "afterwards train without privacy, too, and print its result, which is NOT PRIVATE");
   line_.flag("--no-privacy", no_privacy_, "ordinary training, for comparison: NO PRIVACY AT ALL");
 }
 

@@ -234,7 +234,8 @@ void Session::compare() {
   const std::optional<double> ordinary = ordinary_measure(task_, trainer_.settings(), data_, stop);
   if (!ordinary) return;
   const Measure measure = task_.measure();
-  print("without privacy: test {} {}\n", measure.name, text_of(measure, *ordinary));
+  print("without privacy: test {} {}, which is NOT PRIVATE\n", measure.name,
+        text_of(measure, *ordinary));
 }
 
 void Session::write_reports(const Outcome& outcome) {
@@ -261,8 +262,14 @@ void watch_for_signals() {
 Data prepare(Task& task, Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
-  Data data = loaded("--train-size, --test-size", [&] { return task.load(options.settings); });
-  validate(options.settings);
+  Settings& settings = options.settings;
+  Data data = loaded("--train-size, --test-size", [&] { return task.load(settings); });
+  const std::int64_t units = data.train.unit_count();
+  check(units > 1 || data.train.size() == 1,
+        "--data: all {} samples belong to one unit, whose model would be noise", data.train.size());
+  settings.train_size = settings.privacy ? units : data.train.size();
+  settings.test_size = data.test.size();
+  validate(settings);
   if (options.resumed) return data;
   // Finds mistakes in the settings of a new run before the run has a ledger.
   Ledger ledger(header_of(options.settings));

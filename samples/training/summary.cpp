@@ -118,6 +118,7 @@ TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Stati
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }
+  report.measured_on_private_data = trainer.task().tests_on_private_data();
   report.test_measure = outcome.measure;
   report.epochs = outcome.epochs;
   report.seconds = outcome.seconds;

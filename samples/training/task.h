@@ -72,9 +72,11 @@ class Task {
   // Completes the settings after the command line was read, and checks them. Throws
   // std::invalid_argument or SystemFailure. Data are not read yet.
   virtual void prepare(Settings& settings) = 0;
-  // Reads or draws the data, and sets the settings' sizes to the actual ones. Throws SystemFailure
-  // for files that are missing or damaged.
-  virtual Data load(Settings& settings) = 0;
+  // Reads or draws the data. Throws SystemFailure for files that are missing or damaged.
+  virtual Data load(const Settings& settings) = 0;
+  // True if the test data are a part of the data that privacy protects: then results on them are
+  // not private, whatever the training was.
+  virtual bool tests_on_private_data() const { return false; }
   // Where the data come from, in words.
   virtual std::string data_text() const = 0;
 

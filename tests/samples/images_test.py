@@ -11,32 +11,13 @@ import random
 import re
 import stat
 import struct
-import tempfile
 import unittest
-import zlib
 
-from programs import read_tensors, run_program, take_programs
+from programs import TrainingCase, png, read_tensors, take_programs
 
-IMAGES = ""
 ONE = ["--threads", "1"]
 FEW = ["--noise-multiplier", "2", "--batch-size", "10", "--delta", "1e-3"]
 SIDE = 8
-
-
-def run(*arguments, **options):
-    return run_program([IMAGES, *arguments], **options)
-
-
-def png(pixels):
-    """A PNG file of rows of red, green and blue bytes."""
-    def chunk(kind, data):
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    header = struct.pack(">IIBBBBB", len(pixels[0]) // 3, len(pixels), 8, 2, 0, 0, 0)
-    rows = b"".join(b"\0" + bytes(row) for row in pixels)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
-            chunk(b"IEND", b""))
 
 
 def striped(across, draw, side=2 * SIDE):
@@ -52,15 +33,7 @@ def striped(across, draw, side=2 * SIDE):
     return rows
 
 
-class InFolder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
+class InFolder(TrainingCase):
     def write(self, data, *names):
         os.makedirs(os.path.dirname(self.path(*names)), exist_ok=True)
         with open(self.path(*names), "wb") as file:
@@ -75,7 +48,10 @@ class InFolder(unittest.TestCase):
         return self.path(folder)
 
     def cifar(self, folder="cifar", records=8):
-        """Pictures of class 0 have stripes across, those of class 9 down."""
+        """Pictures of
+
+
+class 0 have stripes across, those of class 9 down."""
         draw = random.Random(5)
         for name in [f"data_batch_{k}" for k in range(1, 6)] + ["test_batch"]:
             lines = b""
@@ -94,28 +70,8 @@ class InFolder(unittest.TestCase):
                        folder, part + "-labels-idx1-ubyte")
         return self.path(folder)
 
-    def train(self, *arguments):
-        done = run("train", *arguments, *ONE)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        return done.stdout
-
-    def facts(self, *arguments):
-        self.train(*arguments, "--json", self.path("run.json"))
-        with open(self.path("run.json"), encoding="utf-8") as file:
-            return json.load(file)
-
     def settings(self, *arguments):
         return {s["name"]: s["value"] for s in self.facts(*arguments)["settings"]}
-
-    def refused(self, message, *arguments):
-        """The run ends with status 2 or 1 and one line, and leaves no file."""
-        before = sorted(os.listdir(self.folder))
-        done = run(*arguments)
-        self.assertIn(done.returncode, (1, 2), arguments)
-        self.assertEqual("", done.stdout)
-        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
-        self.assertRegex(done.stderr, message)
-        self.assertEqual(before, sorted(os.listdir(self.folder)))
 
 
 class Training(InFolder):
@@ -225,7 +181,7 @@ class Features(InFolder):
             self.train("--data", data, "--size", str(SIDE), *FEW, "--steps", "1", *flags, "--save",
                        self.path(name))
             out = self.path(name + ".csv")
-            done = run("predict", "--model", self.path(name), "--data", *files, "--out", out)
+            done = self.call("predict", "--model", self.path(name), "--data", *files, "--out", out)
             self.assertEqual((0, ""), (done.returncode, done.stderr))
             with open(out, encoding="utf-8") as file:
                 one, other = list(csv.reader(file))[1:]
@@ -242,10 +198,10 @@ class Using(InFolder):
 
     def test_evaluate_and_predict_agree(self):
         result, out = self.path("e.json"), self.path("p.csv")
-        done = run("evaluate", "--model", self.model, "--data", self.data, "--json", result)
+        done = self.call("evaluate", "--model", self.model, "--data", self.data, "--json", result)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertIn("80 pictures", done.stdout)
-        done = run("predict", "--model", self.model, "--data", self.data, "--out", out, *ONE)
+        done = self.call("predict", "--model", self.model, "--data", self.data, "--out", out, *ONE)
         self.assertEqual((0, "", f"80 predictions in {out}\n"),
                          (done.returncode, done.stderr, done.stdout))
         with open(out, encoding="utf-8") as file:
@@ -266,9 +222,9 @@ class Using(InFolder):
 
     def test_a_class_without_pictures_and_files_of_any_size_do_no_harm(self):
         one = self.write(png(striped(True, random.Random(1), side=50)), "one", "down", "x.png")
-        done = run("evaluate", "--model", self.model, "--data", self.path("one"))
+        done = self.call("evaluate", "--model", self.model, "--data", self.path("one"))
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        done = run("predict", "--model", self.model, "--data", one, "--out", self.path("p.csv"))
+        done = self.call("predict", "--model", self.model, "--data", one, "--out", self.path("p.csv"))
         self.assertEqual((0, ""), (done.returncode, done.stderr))
 
     def test_refusals_name_the_file_and_the_value(self):
@@ -320,13 +276,13 @@ class Refusals(InFolder):
     def test_commands(self):
         self.refused("no command", *[])
         self.refused("no command is called fly", "fly")
-        done = run("--help")
+        done = self.call("--help")
         self.assertEqual(0, done.returncode)
         for command in ("train", "evaluate", "predict"):
             self.assertIn("images " + command, done.stdout)
-            self.assertEqual(0, run(command, "--help").returncode)
+            self.assertEqual(0, self.call(command, "--help").returncode)
 
 
 if __name__ == "__main__":
-    (IMAGES,) = take_programs(1)
+    (TrainingCase.program,) = take_programs(1)
     unittest.main()

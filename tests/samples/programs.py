@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 
 def take_programs(count):
@@ -47,6 +48,18 @@ def read_tensors(path):
     return tensors, metadata
 
 
+def png(pixels):
+    """A PNG file (third edition, section 11.2) of rows of red, green and blue bytes."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", len(pixels[0]) // 3, len(pixels), 8, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + bytes(row) for row in pixels)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
 def state_of(model):
     """The training checkpoint that belongs to the saved `model`."""
     return model + ".state"
@@ -78,8 +91,8 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def path(self, name):
-        return os.path.join(self.folder, name)
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
 
     def told(self, done, status, fact):
         """Checks that the program ended with the status and one line, which names it and contains the fact."""
@@ -88,3 +101,33 @@ class Case(unittest.TestCase):
         self.assertEqual(len(lines), 1, done)
         self.assertTrue(lines[0].startswith(os.path.basename(done.args[0]) + ": "), done)
         self.assertIn(fact, lines[0])
+
+
+class TrainingCase(Case):
+    """Runs a program that has the command `train`, on one thread: tests that run beside each other share the cores."""
+
+    program = ""  # its path
+
+    def call(self, *arguments):
+        return run_program([self.program, *arguments])
+
+    def train(self, *arguments):
+        done = self.call("train", *arguments, "--threads", "1")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout
+
+    def facts(self, *arguments):
+        """The JSON report of a run."""
+        self.train(*arguments, "--json", self.path("run.json"), "--quiet")
+        with open(self.path("run.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def refused(self, message, *arguments):
+        """The run ends with status 2 or 1 and one line, and leaves no file."""
+        before = sorted(os.listdir(self.folder))
+        done = self.call(*arguments)
+        self.assertIn(done.returncode, (1, 2), arguments)
+        self.assertEqual("", done.stdout)
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertRegex(done.stderr, message)
+        self.assertEqual(before, sorted(os.listdir(self.folder)))

@@ -7,15 +7,12 @@ Usage: tabular_test.py PATH_OF_TABULAR [unittest options]
 import csv
 import gzip
 import json
-import os
 import random
 import re
-import tempfile
 import unittest
 
-from programs import read_tensors, run_program, take_programs
+from programs import TrainingCase, read_tensors, take_programs
 
-TABULAR = ""
 ONE = ["--threads", "1"]
 MADE_UP = ["--train-size", "1000", "--test-size", "200", "--batch-size", "200", "--epochs", "4"]
 SCHEMA = {
@@ -28,19 +25,7 @@ SCHEMA = {
 }
 
 
-def run(*arguments, **options):
-    return run_program([TABULAR, *arguments], **options)
-
-
-class InFolder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class InFolder(TrainingCase):
     def write(self, name, text, opener=open):
         with opener(self.path(name), "wt", encoding="utf-8") as file:
             file.write(text)
@@ -57,21 +42,6 @@ class InFolder(unittest.TestCase):
 
     def schema(self, **changes):
         return self.write("schema.json", json.dumps({**SCHEMA, **changes}))
-
-    def train(self, *arguments):
-        done = run("train", *arguments, *ONE)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        return done.stdout
-
-    def refused(self, message, *arguments):
-        """The run ends with status 2 or 1 and one line, and leaves no file."""
-        before = sorted(os.listdir(self.folder))
-        done = run(*arguments)
-        self.assertIn(done.returncode, (1, 2), arguments)
-        self.assertEqual("", done.stdout)
-        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
-        self.assertRegex(done.stderr, message)
-        self.assertEqual(before, sorted(os.listdir(self.folder)))
 
 
 class Training(InFolder):
@@ -124,6 +94,12 @@ class Training(InFolder):
         settings = {entry["name"]: entry["value"] for entry in facts["settings"]}
         self.assertEqual("80", settings["train size"])  # four fifths of the users
         self.assertEqual("80", settings["test size"])   # and the rows of the others
+        # Rows that are kept from --data for the test are private, and nothing protects them.
+        self.assertTrue(facts["measured_on_private_data"])
+        self.assertIn("Test accuracy: it is measured on private data", facts["not_private"])
+        facts = self.facts("--data", data, "--test", data, "--schema", schema, "--noise-multiplier",
+                           "2", "--steps", "1", "--batch-size", "20", "--delta", "1e-3")
+        self.assertFalse(facts["measured_on_private_data"])
 
     def test_a_number_is_predicted_in_its_own_units(self):
         draw = random.Random(3)
@@ -136,7 +112,7 @@ class Training(InFolder):
         text = self.train("--data", data, "--schema", schema, "--no-privacy", "--epochs", "60",
                           "--batch-size", "50", "--save", model)
         self.assertRegex(text.splitlines()[-1], r"^test mean squared error 0\.0\d+   \(no privacy\)")
-        predicted = run("predict", "--model", model, "--data", data, "--out", out)
+        predicted = self.call("predict", "--model", model, "--data", data, "--out", out)
         self.assertEqual((0, ""), (predicted.returncode, predicted.stderr))
         with open(out, encoding="utf-8") as file:
             lines = list(csv.reader(file))
@@ -160,7 +136,7 @@ class Training(InFolder):
 
     def test_private_and_ordinary_training_are_compared(self):
         out = self.train(*MADE_UP, "--epsilon", "8", "--compare")
-        self.assertRegex(out.splitlines()[-2], r"^without privacy: test accuracy \d+\.\d\d %")
+        self.assertRegex(out.splitlines()[-2], r"^without privacy: test accuracy \d+\.\d\d %, which is NOT PRIVATE$")
 
 
 class Using(InFolder):
@@ -173,11 +149,11 @@ class Using(InFolder):
 
     def test_evaluate_and_predict_agree(self):
         result, out = self.path("e.json"), self.path("p.csv")
-        done = run("evaluate", "--model", self.model, "--data", self.data, "--json", result)
+        done = self.call("evaluate", "--model", self.model, "--data", self.data, "--json", result)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         with open(result, encoding="utf-8") as file:
             facts = json.load(file)
-        done = run("predict", "--model", self.model, "--data", self.data, "--out", out)
+        done = self.call("predict", "--model", self.model, "--data", self.data, "--out", out)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         with open(out, encoding="utf-8") as file:
             predicted = list(csv.DictReader(file))
@@ -193,7 +169,7 @@ class Using(InFolder):
     def test_rows_to_predict_need_no_label_and_may_be_compressed(self):
         out = self.path("p.csv")
         data = self.write("new.csv.gz", "color,x\nred,0.9\npink,-0.9\n", gzip.open)
-        done = run("predict", "--model", self.model, "--data", data, "--out", out)
+        done = self.call("predict", "--model", self.model, "--data", data, "--out", out)
         self.assertEqual((0, "", f"2 predictions in {out}\n"),
                          (done.returncode, done.stderr, done.stdout))
         with open(out, encoding="utf-8") as file:
@@ -213,7 +189,7 @@ class Using(InFolder):
 class People(InFolder):
     def test_a_table_of_people_is_what_training_without_data_reads(self):
         for name, rows, first in (("train", "300", "40"), ("test", "40", "0")):
-            done = run("people", "--out", self.path(name), "--schema", self.path("schema"), "--rows",
+            done = self.call("people", "--out", self.path(name), "--schema", self.path("schema"), "--rows",
                        rows, "--first", first, "--seed", "3")
             self.assertEqual((0, "", ""), (done.returncode, done.stderr, done.stdout))
         results = []
@@ -231,11 +207,11 @@ class People(InFolder):
 class Schemas(InFolder):
     def test_a_proposed_schema_says_what_was_read_and_is_written_by_hand_only(self):
         data = self.table()
-        done = run("schema", "--data", data, "--label", "y", "--user", "who")
+        done = self.call("schema", "--data", data, "--label", "y", "--user", "who")
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertIn("// ", done.stdout)
         self.refused("--i-made-this-public", "schema", "--data", data, "--out", self.path("s.json"))
-        done = run("schema", "--data", data, "--label", "y", "--user", "who", "--out",
+        done = self.call("schema", "--data", data, "--label", "y", "--user", "who", "--out",
                    self.path("s.json"), "--i-made-this-public")
         self.assertEqual((0, "", ""), (done.returncode, done.stderr, done.stdout))
         self.train("--data", data, "--schema", self.path("s.json"), "--noise-multiplier", "2",
@@ -258,7 +234,7 @@ class Refusals(InFolder):
         self.refuse("zzz", data=self.table(header="zzz,color,who,y"))
 
     def test_one_user_owns_everything(self):
-        self.refuse("all 400 rows belong to one unit", "--test", self.table("t.csv"),
+        self.refuse("all 400 samples belong to one unit", "--test", self.table("t.csv"),
                     data=self.table("one.csv", users=1))
 
     def test_data_and_schema_come_together(self):
@@ -283,13 +259,13 @@ class Refusals(InFolder):
     def test_commands(self):
         self.refused("no command", *[])
         self.refused("no command is called fly", "fly")
-        done = run("--help")
+        done = self.call("--help")
         self.assertEqual(0, done.returncode)
         for command in ("train", "evaluate", "predict", "schema", "people"):
             self.assertIn("\n  " + command, done.stdout)
-            self.assertEqual(0, run(command, "--help").returncode)
+            self.assertEqual(0, self.call(command, "--help").returncode)
 
 
 if __name__ == "__main__":
-    (TABULAR,) = take_programs(1)
+    (TrainingCase.program,) = take_programs(1)
     unittest.main()

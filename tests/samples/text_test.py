@@ -9,13 +9,11 @@ import gzip
 import json
 import os
 import re
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from programs import read_tensors, run_program, take_programs
+from programs import TrainingCase, read_tensors, take_programs
 
-TEXT = ""
 ONE = ["--threads", "1"]
 MADE_UP = ["--train-size", "300", "--test-size", "100", "--batch-size", "50", "--hidden", "16"]
 # Two languages that a network tells at once: their letters differ.
@@ -24,19 +22,7 @@ FEW_STEPS = ["--noise-multiplier", "2", "--steps", "3", "--batch-size", "20", "-
              "--hidden", "8"]
 
 
-def run(*arguments, **options):
-    return run_program([TEXT, *arguments], **options)
-
-
-class InFolder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class InFolder(TrainingCase):
     def write(self, name, text, opener=open):
         os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
         with opener(self.path(name), "wt", encoding="utf-8") as file:
@@ -48,28 +34,6 @@ class InFolder(unittest.TestCase):
             self.write(f"{name}/{language}.txt",
                        "".join(words[k % len(words)] + "\n" for k in range(lines)))
         return self.path(name)
-
-    def train(self, *arguments):
-        done = run("train", *arguments, *ONE)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        return done.stdout
-
-    def facts(self, *arguments):
-        """The JSON report of a run."""
-        report = self.path("run.json")
-        self.train(*arguments, "--json", report, "--quiet")
-        with open(report, encoding="utf-8") as file:
-            return json.load(file)
-
-    def refused(self, message, *arguments):
-        """The run ends with status 2 or 1 and one line, and leaves no file."""
-        before = sorted(os.listdir(self.folder))
-        done = run(*arguments)
-        self.assertIn(done.returncode, (1, 2), arguments)
-        self.assertEqual("", done.stdout)
-        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
-        self.assertRegex(done.stderr, message)
-        self.assertEqual(before, sorted(os.listdir(self.folder)))
 
 
 class Training(InFolder):
@@ -159,14 +123,14 @@ class Classifier(InFolder):
 
     def predict(self, data):
         out = self.path("p.csv")
-        done = run("predict", "--model", self.model, "--data", data, "--out", out)
+        done = self.call("predict", "--model", self.model, "--data", data, "--out", out)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         with open(out, encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
     def test_evaluate_and_predict_agree(self):
         result = self.path("e.json")
-        done = run("evaluate", "--model", self.model, "--data", self.data, "--json", result)
+        done = self.call("evaluate", "--model", self.model, "--data", self.data, "--json", result)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         with open(result, encoding="utf-8") as file:
             facts = json.load(file)
@@ -211,7 +175,7 @@ class Writer(InFolder):
                    "--quiet", "--save", self.model)
 
     def write_text(self, *arguments):
-        done = run("generate", "--model", self.model, *arguments)
+        done = self.call("generate", "--model", self.model, *arguments)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         return done.stdout
 
@@ -228,7 +192,7 @@ class Writer(InFolder):
 
     def test_evaluate_tells_nats_and_perplexity(self):
         result = self.path("e.json")
-        done = run("evaluate", "--model", self.model, "--data", self.data, "--json", result)
+        done = self.call("evaluate", "--model", self.model, "--data", self.data, "--json", result)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         with open(result, encoding="utf-8") as file:
             facts = json.load(file)
@@ -286,13 +250,13 @@ class Refusals(InFolder):
     def test_commands(self):
         self.refused("no command", *[])
         self.refused("no command is called fly", "fly")
-        done = run("--help")
+        done = self.call("--help")
         self.assertEqual(0, done.returncode)
         for command in ("train", "evaluate", "predict", "generate"):
             self.assertIn("\n  " + command, done.stdout)
-            self.assertEqual(0, run(command, "--help").returncode)
+            self.assertEqual(0, self.call(command, "--help").returncode)
 
 
 if __name__ == "__main__":
-    (TEXT,) = take_programs(1)
+    (TrainingCase.program,) = take_programs(1)
     unittest.main()
