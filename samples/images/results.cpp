@@ -12,6 +12,7 @@
 #include <sotto/nn/predict.h>
 #include <sotto/nn/state.h>
 #include "samples/report/results.h"
+#include "samples/training/model_file.h"
 
 namespace sotto::images {
 
@@ -26,11 +27,7 @@ std::string model_text(const NetworkOptions& options, const std::vector<std::str
 }
 
 SavedModel load_model(const std::string& path) {
-  try {
-    const TensorFile file = load_safetensors(path);
-    const auto found = file.metadata.find(model_key);
-    check(found != file.metadata.end(), "it has no {}", model_key);
-    const nlohmann::json model = nlohmann::json::parse(found->second);
+  return samples::load_model_file(path, model_key, [&](const nlohmann::json& model) {
     const auto classes = model.at("classes").get<std::vector<std::string>>();
     const NetworkOptions options{.model = model.at("model").get<std::string>(),
                                  .shape = {.size = model.at("size").get<std::int64_t>(),
@@ -41,11 +38,7 @@ SavedModel load_model(const std::string& path) {
     SavedModel saved{options, classes, make_network(options), NetworkInputs(options)};
     nn::load_module(path, *saved.network);
     return saved;
-  } catch (const nlohmann::json::exception& error) {
-    throw SystemFailure(fmt::format("{}: {}: {}", path, model_key, error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw SystemFailure(fmt::format("{}: not a model of this program: {}", path, error.what()));
-  }
+  });
 }
 
 Tensor logits_of(const SavedModel& model, const Tensor& pictures) {

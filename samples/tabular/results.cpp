@@ -6,8 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/error.h>
-#include <sotto/core/io/safetensors.h>
-#include <sotto/dp/engine/training_checkpoint.h>
 #include <sotto/nn/functional.h>
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
@@ -15,6 +13,7 @@
 #include "samples/report/results.h"
 #include "samples/tabular/tabular_task.h"
 #include "samples/training/evaluation.h"
+#include "samples/training/model_file.h"
 
 namespace sotto::tabular {
 
@@ -52,13 +51,8 @@ void describe_results(const Tensor& outputs, const Tensor& targets, const TableS
 }
 
 SavedModel load_model(const std::string& path) {
-  const TensorFile file = load_safetensors(path);
-  const auto found = file.metadata.find(model_key);
-  if (found == file.metadata.end())
-    throw SystemFailure(fmt::format("{}: not a model of this program: no {}", path, model_key));
-  SavedModel saved;
-  try {
-    const nlohmann::json model = nlohmann::json::parse(found->second);
+  return samples::load_model_file(path, model_key, [&](const nlohmann::json& model) {
+    SavedModel saved;
     saved.schema = TableSchema::from_json(model.at("schema").get<std::string>(), path);
     saved.options = {.model = model.at("model").get<std::string>(),
                      .hidden = model.at("hidden").get<std::int64_t>(),
@@ -67,14 +61,8 @@ SavedModel load_model(const std::string& path) {
                      .pieces = model.at("pieces").get<std::int64_t>()};
     saved.network = make_network(saved.options, saved.schema);
     nn::load_module(path, *saved.network);
-  } catch (const nlohmann::json::exception& error) {
-    throw SystemFailure(fmt::format("{}: {}: {}", path, model_key, error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw SystemFailure(fmt::format("{}: not a model of this program: {}", path, error.what()));
-  }
-  if (const auto statement = file.metadata.find(statement_key); statement != file.metadata.end())
-    saved.statement = statement->second;
-  return saved;
+    return saved;
+  });
 }
 
 std::string prediction_header(const TableSchema& schema) {

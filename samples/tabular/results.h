@@ -24,7 +24,6 @@ struct SavedModel {
   TableSchema schema;
   NetworkOptions options;
   std::unique_ptr<Network> network;
-  std::string statement;  // the privacy statement, JSON
 };
 SavedModel load_model(const std::string& path);
 

@@ -9,6 +9,7 @@
 #include <sotto/core/io/safetensors.h>
 #include <sotto/nn/state.h>
 #include "samples/text/text_task.h"
+#include "samples/training/model_file.h"
 
 namespace sotto::text {
 
@@ -109,21 +110,13 @@ TextModel text_model_from_json(const nlohmann::json& object) {
 }
 
 SavedModel load_model(const std::string& path) {
-  const TensorFile file = load_safetensors(path);
-  const auto found = file.metadata.find(model_key);
-  if (found == file.metadata.end())
-    throw SystemFailure(fmt::format("{}: not a model of this program: no {}", path, model_key));
-  SavedModel saved;
-  try {
-    saved.model = text_model_from_json(nlohmann::json::parse(found->second));
+  return samples::load_model_file(path, model_key, [&](const nlohmann::json& json) {
+    SavedModel saved;
+    saved.model = text_model_from_json(json);
     saved.network = saved.model.make_network();
     nn::load_module(path, *saved.network);
-  } catch (const nlohmann::json::exception& error) {
-    throw SystemFailure(fmt::format("{}: {}: {}", path, model_key, error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw SystemFailure(fmt::format("{}: not a model of this program: {}", path, error.what()));
-  }
-  return saved;
+    return saved;
+  });
 }
 
 }  // namespace sotto::text

@@ -273,6 +273,14 @@ class Refusals(InFolder):
         self.write(b"no picture", "photos", "down", "3.png")
         self.refuse("down/3.png", "--data", data)
 
+    def test_a_broken_model_is_a_failure_and_no_wrong_argument(self):
+        broken = self.path("broken")
+        with open(broken, "wb") as file:
+            file.write(bytes(range(256)) * 9)
+        done = self.call("evaluate", "--model", broken, "--data", broken)
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        self.assertIn("broken: not a model of this program", done.stderr)
+
     def test_commands(self):
         self.refused("no command", *[])
         self.refused("no command is called fly", "fly")

@@ -1,0 +1,31 @@
+// Model files: weights, and the metadata from which a program makes the network again.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <sotto/core/error.h>
+#include <sotto/core/io/safetensors.h>
+
+namespace sotto::samples {
+
+// Returns make(model), where `model` is the JSON in the file's metadata under the key. Throws
+// SystemFailure, with the path, for a file that is no such model, and where `make` throws
+// std::invalid_argument or an exception of JSON.
+template <class Make>
+auto load_model_file(const std::string& path, const char* key, const Make& make) {
+  try {
+    const TensorFile file = load_safetensors(path);
+    const auto found = file.metadata.find(key);
+    check(found != file.metadata.end(), "it has no {}", key);
+    return make(nlohmann::json::parse(found->second));
+  } catch (const nlohmann::json::exception& error) {
+    throw SystemFailure(fmt::format("{}: {}: {}", path, key, error.what()));
+  } catch (const std::invalid_argument& error) {
+    throw SystemFailure(fmt::format("{}: not a model of this program: {}", path, error.what()));
+  }
+}
+
+}  // namespace sotto::samples
