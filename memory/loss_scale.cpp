@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto {
+namespace sotto::memory {
 
 namespace {
 
@@ -82,4 +82,4 @@ void LossScale::move(bool good) {
   }
 }
 
-}  // namespace sotto
+}  // namespace sotto::memory

@@ -8,7 +8,7 @@
 
 #include "autograd/parameter.h"
 
-namespace sotto {
+namespace sotto::memory {
 
 struct LossScaling {
   enum class Adjust {
@@ -64,4 +64,4 @@ class LossScale {
 // Throws std::invalid_argument unless `scale` is a power of two from 2^-24 to 2^24.
 void check_loss_scale(double scale);
 
-}  // namespace sotto
+}  // namespace sotto::memory

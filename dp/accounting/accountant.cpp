@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -148,4 +148,4 @@ double Accountant::delta(double epsilon) const {
   return std::min(charged_delta(epsilon) + cut, 1.0);
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

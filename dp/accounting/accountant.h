@@ -11,7 +11,7 @@
 
 #include "dp/event.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 enum class AccountantKind {
   pld,  // privacy loss distributions: nearly the smallest epsilon that can be proved
@@ -91,4 +91,4 @@ class Accountant {
 // Makes a new accountant at each call, for searches and for ledgers that grow.
 using AccountantFactory = std::function<std::unique_ptr<Accountant>()>;
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

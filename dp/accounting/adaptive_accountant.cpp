@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -81,4 +81,4 @@ AccountantFactory adaptive_accountant_factory(NeighboringRelation relation, Even
   };
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "dp/accounting/adaptive_accountant.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -146,4 +146,4 @@ Ledger::BudgetCheck Budget::admission() const {
   return [this](const History& after) { return allows(after); };
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -8,7 +8,7 @@
 #include "dp/accounting/calibration.h"
 #include "dp/ledger/ledger.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // Decides whether releases keep a target. The engine passes admission() to Ledger::record, so that
 // a release over budget is refused before it is made.
@@ -54,4 +54,4 @@ class Budget {
   std::unique_ptr<Answers> answers_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

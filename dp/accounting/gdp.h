@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The parameter mu of the limit: distinguishing neighbouring data sets is as hard as distinguishing
 // N(0, 1) from N(mu, 1). For Poisson sampling with rate q (Bu, Dong, Long and Su 2020, theorem 5):
@@ -24,4 +24,4 @@ double gdp_fixed_size(double sampling_rate, double noise_multiplier, std::int64_
 double gdp_epsilon(double mu, double delta);
 double gdp_delta(double mu, double epsilon);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -4,7 +4,7 @@
 
 #include "dp/accounting/adaptive_accountant.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 double epsilon(const Ledger& ledger, double delta, const AccountantFactory& accountant) {
   const History history = ledger.history();
@@ -15,4 +15,4 @@ double epsilon(const Ledger& ledger, double delta, const AccountantFactory& acco
   return ledger.private_noise() ? epsilon : std::numeric_limits<double>::infinity();
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -4,7 +4,7 @@
 #include "dp/accounting/make_accountant.h"
 #include "dp/ledger/ledger.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The smallest epsilon that an accountant proves for the ledger's releases; for all planned
 // releases if the number made could have been chosen (History::whole_plan); by the adaptive
@@ -14,4 +14,4 @@ namespace sotto {
 double epsilon(const Ledger& ledger, double delta,
                const AccountantFactory& accountant = accountant_factory());
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The number of canaries guessed to be in (those with the highest scores) and out (the lowest).
 struct Guesses {
@@ -111,4 +111,4 @@ ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
                                           std::span<const double> with,
                                           const TradeOffOptions& options = {});
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

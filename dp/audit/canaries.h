@@ -10,7 +10,7 @@
 #include "autograd/tape.h"
 #include "core/random/secret_random.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct CanaryOptions {
   std::int64_t count = 1000;
@@ -80,4 +80,4 @@ std::vector<double> likelihood_ratios(const CanaryTrace& trace, double noise_mul
 // changes.
 std::vector<double> spreads(const CanaryTrace& trace);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -10,7 +10,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -133,4 +133,4 @@ std::string ClopperPearsonAudit::in_words() const {
       confidence_text(confidence));
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -4,7 +4,7 @@
 
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -88,4 +88,4 @@ const GpuClip& CapturedClip::replay(double loss_scale, const Tensor& losses) {
   return *gpu_clip_;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -13,7 +13,7 @@
 #include "core/cuda/capture.h"
 #include "dp/clipping/gpu_clip.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class CapturedClip {
  public:
@@ -56,4 +56,4 @@ class CapturedClip {
   std::string reason_ = "it has not been captured";
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

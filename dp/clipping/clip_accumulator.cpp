@@ -8,7 +8,7 @@
 #include "dp/clipping/unit_norms.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -144,4 +144,4 @@ Gradients ClipAccumulator::take_sums() {
   return std::exchange(sums_, {});
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -12,7 +12,7 @@
 #include "dp/clipping/clip_statistics.h"
 #include "dp/clipping/clipped_sum.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class ClipAccumulator {
  public:
@@ -80,4 +80,4 @@ class ClipAccumulator {
   bool touched_ = false;  // a sum that existed at the mark was added to
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

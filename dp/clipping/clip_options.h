@@ -7,7 +7,7 @@
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct ClipOptions {
   ClipRule rule = {};
@@ -27,4 +27,4 @@ struct ClipOptions {
 // the second weighted sums (ghost clipping, Li et al. 2022). Results are equal up to rounding.
 enum class ClipPasses { one, two };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

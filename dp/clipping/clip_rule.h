@@ -6,7 +6,7 @@
 
 #include "kernels/host_device/clip_factor.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The name of a rule ("minimum", "opacus", "auto-s", "normalize", "psac"), and the rule of a name.
 // clip_rule_kind() throws std::invalid_argument for any other name.
@@ -14,4 +14,4 @@ const char* name(ClipRule::Kind kind);
 ClipRule::Kind clip_rule_kind(const std::string& name);
 std::vector<std::string> clip_rule_names();
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // Statistics of one logical batch, for debugging and tests. NOT private: they are exact functions
 // of the data and must not be published.
@@ -16,4 +16,4 @@ struct ClipStatistics {
   std::int64_t units = 0;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class SampledBatch;
 
@@ -35,4 +35,4 @@ class ClippedSum {
   std::unique_ptr<Content> content_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

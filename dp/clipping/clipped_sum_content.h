@@ -8,7 +8,7 @@
 #include "dp/clipping/clipped_sum.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct ClippedSum::Content {
   Gradients sums;
@@ -20,4 +20,4 @@ struct ClippedSum::Content {
   SampledBatch draw;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -13,7 +13,7 @@
 #include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -91,7 +91,7 @@ void Clipper::set_bounds(const std::vector<double>& bounds) {
 
 void Clipper::set_loss_scale(double scale) {
   check_between_batches("a new loss scale");
-  check_loss_scale(scale);
+  memory::check_loss_scale(scale);
   loss_scale_ = scale;
 }
 
@@ -292,4 +292,4 @@ ClippedSum Clipper::finish(SampledBatch draw) {
       std::move(sums), sensitivity(), accumulator_.unclipped(), finite, std::move(draw)}));
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -15,7 +15,7 @@
 #include "dp/clipping/clip_options.h"
 #include "dp/clipping/sum_blocks.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct ClipBatch;
 struct ClipGraph;
@@ -119,4 +119,4 @@ class Clipper {
   std::unique_ptr<ClipGraph> graph_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

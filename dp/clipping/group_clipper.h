@@ -9,7 +9,7 @@
 #include "dp/clipping/clip_options.h"
 #include "dp/clipping/parameter_gradients.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // One physical batch, and the options for clipping it.
 struct ClipBatch {
@@ -47,4 +47,4 @@ class GroupClipper {
   virtual void finish() {}
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -7,7 +7,7 @@
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/group_clipper.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class HostGroupClipper final : public GroupClipper {
  public:
@@ -30,4 +30,4 @@ class HostGroupClipper final : public GroupClipper {
   std::vector<Group> groups_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

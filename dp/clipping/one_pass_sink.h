@@ -7,7 +7,7 @@
 #include "autograd/sink.h"
 #include "dp/clipping/group_clipper.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class OnePassSink final : public GradSink {
  public:
@@ -36,4 +36,4 @@ class OnePassSink final : public GradSink {
   std::size_t budget_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -10,7 +10,7 @@
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/one_pass_sink.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The captured clipping that a clipper keeps and replays for each physical batch.
 struct ClipGraph {
@@ -42,4 +42,4 @@ class ReplaySink final : public GradSink {
   ParameterUses gradients_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
                      Limits limits)
@@ -47,4 +47,4 @@ void SumBlocks::split(std::int64_t first, std::int64_t end, std::int64_t max_uni
   split(middle - units_.begin(), end, max_units, ends);
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class SumBlocks {
  public:
@@ -44,4 +44,4 @@ class SumBlocks {
   mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by the maximum
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   const std::int64_t n = data.size();
@@ -26,4 +26,4 @@ EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   return options;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -20,7 +20,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/poisson_samplers.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -67,7 +67,7 @@ struct Engine::Parts {
   double noise_multiplier() const { return noise.noise_at(steps_made); }
   bool can_step() const;
   void check_model();
-  void run(const Loss& loss, PhysicalBatch batch, Clipper& to, PhaseProfiler& times) const;
+  void run(const Loss& loss, PhysicalBatch batch, Clipper& to, memory::PhaseProfiler& times) const;
   void claim_run();
   void follow_bound_schedule();
   NoisyGradient release(const Loss& loss);
@@ -84,7 +84,7 @@ struct Engine::Parts {
   std::shared_ptr<const void> claim;
   std::unique_ptr<Sampler> sampler;
   Clipper clipper;
-  LossScale loss_scale;
+  memory::LossScale loss_scale;
   std::vector<double> initial_bounds;
   NoiseSchedule noise;
   std::unique_ptr<Mechanism> mechanism;
@@ -92,7 +92,7 @@ struct Engine::Parts {
   UnitBatches batches;
   MemoryPlanning planning;
   std::int64_t steps_made = 0;
-  PhaseProfiler phases;
+  memory::PhaseProfiler phases;
   TrainedParameters trained{model};
   mutable OneUser user;
 };
@@ -140,7 +140,7 @@ bool Engine::Parts::can_step() const {
 
 // Computes a physical batch forward and backward into the clipper.
 void Engine::Parts::run(const Loss& loss, PhysicalBatch batch, Clipper& to,
-                        PhaseProfiler& times) const {
+                        memory::PhaseProfiler& times) const {
   if (batch.rows.empty()) return to.add_zeros(batch.grouping.units);
   // In a batch of one row the sample axis could not be told from other axes of size 1.
   batch.pad(2);
@@ -222,7 +222,7 @@ StepReport Engine::Parts::step(const Loss& loss) {
   check(!options.noise_schedule || noise_multiplier() > 0,
         "Engine: the schedule of noise is {} at step {}", noise_multiplier(), steps_made);
   if (!batches.rows())
-    planning.choose([&](PhysicalBatch batch, Clipper& dry, PhaseProfiler& times) {
+    planning.choose([&](PhysicalBatch batch, Clipper& dry, memory::PhaseProfiler& times) {
       run(loss, std::move(batch), dry, times);
     });
   const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
@@ -286,8 +286,8 @@ void Engine::Parts::check_state(const EngineState& state) const {
 
 void Engine::Parts::load(const EngineState& state) {
   check_state(state);
-  LossScale scale = loss_scale;
-  if (options.loss_scaling.adjust != LossScaling::Adjust::never && state.loss_scale)
+  memory::LossScale scale = loss_scale;
+  if (options.loss_scaling.adjust != memory::LossScaling::Adjust::never && state.loss_scale)
     scale.resume(state.loss_scale->value, state.loss_scale->good_steps);
   const SamplerState before = sampler->state();
   sampler->load_state(state.sampler);
@@ -353,7 +353,7 @@ PrivacyStatement Engine::report() const {
 
 TensorFile Engine::state() const {
   const OneUser::Call call(parts_->user, "Engine::state", OneUser::Access::reads);
-  const LossScale& scale = parts_->loss_scale;
+  const memory::LossScale& scale = parts_->loss_scale;
   return to_file({.ledger = parts_->ledger.id(),
                   .run = parts_->ledger.run_id(),
                   .steps_made = parts_->steps_made,
@@ -375,13 +375,13 @@ double Engine::noise_multiplier() const { return parts_->noise_multiplier(); }
 const Sampler& Engine::sampler() const { return *parts_->sampler; }
 const Mechanism& Engine::mechanism() const { return *parts_->mechanism; }
 const Clipper& Engine::clipper() const { return parts_->clipper; }
-const LossScale& Engine::loss_scale() const { return parts_->loss_scale; }
+const memory::LossScale& Engine::loss_scale() const { return parts_->loss_scale; }
 std::int64_t Engine::steps_made() const { return parts_->steps_made; }
-const PhaseProfiler& Engine::phases() const { return parts_->phases; }
+const memory::PhaseProfiler& Engine::phases() const { return parts_->phases; }
 std::optional<std::int64_t> Engine::physical_batch() const { return parts_->batches.rows(); }
 const memory::Plan* Engine::memory_plan() const {
   const std::optional<memory::Plan>& plan = parts_->planning.plan();
   return plan ? &*plan : nullptr;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

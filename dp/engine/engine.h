@@ -19,18 +19,20 @@
 #include "nn/data/dataset.h"
 
 namespace sotto {
-
-class LossScale;
-class PhaseProfiler;
 class Tape;
 struct TensorFile;
-namespace memory {
-struct Plan;
-}
 namespace nn {
 class Module;
 class Optimizer;
 }  // namespace nn
+namespace memory {
+class LossScale;
+class PhaseProfiler;
+struct Plan;
+}  // namespace memory
+}  // namespace sotto
+
+namespace sotto::inline dp {
 
 // The report of one step. The statistics are NOT private.
 struct StepReport {
@@ -122,7 +124,7 @@ class Engine {
   const Sampler& sampler() const;      // dp/sampling/sampler.h
   const Mechanism& mechanism() const;  // dp/noise/mechanism.h
   const Clipper& clipper() const;      // dp/clipping/clipper.h
-  const LossScale& loss_scale() const;
+  const memory::LossScale& loss_scale() const;
   // Steps made so far, including those before a loaded state.
   std::int64_t steps_made() const;
   // The engine's part of a training checkpoint (dp/engine/training_checkpoint.h): steps, noise
@@ -134,7 +136,7 @@ class Engine {
   // Throws std::invalid_argument, with nothing changed, if the state is that of an engine with
   // other options, model or ledger run, or if a plan of correlated noise cannot continue.
   void load_state(const TensorFile& state);
-  const PhaseProfiler& phases() const;
+  const memory::PhaseProfiler& phases() const;
   // Rows per physical batch: the policy's value, or the one found at the first step (nullopt
   // before), halved after an out-of-memory error. On a GPU every physical batch is padded to this
   // size; a batch exceeds it with a probability of at most 2^-20.
@@ -148,4 +150,4 @@ class Engine {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

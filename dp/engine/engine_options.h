@@ -18,7 +18,7 @@
 #include "memory/planning/policy.h"
 #include "nn/optim/schedule.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // A planned number of releases of means (MeanQuery), for the ledger's plan.
 struct PlannedMeans {
@@ -89,9 +89,9 @@ struct EngineOptions {
   // are in f32 or f64). Adjust::on_release releases the number of finite gradients at each step,
   // within the step's noise multiplier, with the standard deviation that adaptive_clipping (or its
   // default) sets for counts.
-  LossScaling loss_scaling = {};
+  memory::LossScaling loss_scaling = {};
   // The seed of public randomness, such as dropout.
   std::uint64_t seed = 0;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "dp/event.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -107,4 +107,4 @@ EngineState engine_state(const TensorFile& file) {
   return state;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

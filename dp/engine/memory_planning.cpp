@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -23,7 +23,7 @@ class DryRuns {
   std::size_t peak(std::int64_t rows, std::int64_t more) const {
     Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
     clipper.set_loss_scale(clipper_.loss_scale());
-    PhaseProfiler unseen({memory::device_of(optimizer_)});
+    memory::PhaseProfiler unseen({memory::device_of(optimizer_)});
     const UnitRows all[] = {first_units(rows), first_units(more)};
     clipper.begin(blocks(all[0].units(), all[1].units(), rows));
     for (const UnitRows& units : all) {
@@ -186,4 +186,4 @@ void MemoryPlanning::choose(const Run& run) {
   set_rows(parts_, plan_->fit().rows);
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

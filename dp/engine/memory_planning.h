@@ -12,7 +12,7 @@
 #include "memory/planning/planner.h"
 #include "memory/profiling/phase_profiler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The parts of a private step that are planned. They must outlive the planning.
 struct PlannedParts {
@@ -26,7 +26,8 @@ struct PlannedParts {
 class MemoryPlanning {
  public:
   // Computes loss and backward of one physical batch and adds it to the clipper.
-  using Run = std::function<void(PhysicalBatch batch, Clipper& clipper, PhaseProfiler& phases)>;
+  using Run =
+      std::function<void(PhysicalBatch batch, Clipper& clipper, memory::PhaseProfiler& phases)>;
 
   // Sets the clipper's passes, the model's activation checkpoints and, without a memory limit, the
   // rows of physical batches, as the options say.
@@ -48,4 +49,4 @@ class MemoryPlanning {
   std::optional<memory::Plan> plan_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

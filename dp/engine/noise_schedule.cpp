@@ -9,7 +9,7 @@
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/subset.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -71,7 +71,7 @@ double initial_noise(const EngineOptions& options, const Sampler& sampler, const
 }  // namespace
 
 bool counts_finite(const EngineOptions& options) {
-  return options.loss_scaling.adjust == LossScaling::Adjust::on_release;
+  return options.loss_scaling.adjust == memory::LossScaling::Adjust::on_release;
 }
 
 NoiseSchedule::NoiseSchedule(const EngineOptions& options, const Sampler& sampler,
@@ -141,4 +141,4 @@ std::unique_ptr<Mechanism> NoiseSchedule::make_mechanism() const {
                 .min_separation = sampler_.min_separation()});
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -14,7 +14,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -179,4 +179,4 @@ std::string to_json(const PrivacyStatement& s) {
   return object.dump();
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class Budget;
 class Clipper;
@@ -54,4 +54,4 @@ std::string to_text(const PrivacyStatement& statement);
 // Returns a JSON object with the member names above; an infinite epsilon is null.
 std::string to_json(const PrivacyStatement& statement);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -6,7 +6,7 @@
 
 #include "dp/engine/engine_options.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct Suggestion {
   double logical_batch = 0;
@@ -33,4 +33,4 @@ struct Suggestion {
 // and where calibrate_noise_multiplier() does.
 Suggestion suggest(const EngineOptions& options, std::int64_t population);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -7,7 +7,7 @@
 #include "memory/planning/planner.h"
 #include "nn/data/batch_loader.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -68,4 +68,4 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
   return engine.report();
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

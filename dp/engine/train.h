@@ -7,7 +7,7 @@
 
 #include "dp/engine/engine.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct TrainOptions {
   EngineOptions engine = {};
@@ -56,4 +56,4 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
                        const OnStep& on_step = {});
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -6,7 +6,7 @@
 #include "core/devices.h"
 #include "nn/optim/check_finite.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -59,4 +59,4 @@ void TrainedParameters::check_finite() const {
           one.name);
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

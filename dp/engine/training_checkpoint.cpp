@@ -4,7 +4,7 @@
 #include "nn/optim/optimizer.h"
 #include "nn/state.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -88,4 +88,4 @@ bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& 
   return file.verified;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,7 +9,7 @@
 #include "dp/engine/engine.h"
 #include "nn/optim/moving_average.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // Saves everything but the engine's ledger, which is a file of its own. The file reveals batches of
 // the current epoch, also future ones, and past correlated noise: its reader can subtract the
@@ -42,4 +42,4 @@ LedgerPosition checkpoint_mark(const std::string& path);
 bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average = nullptr);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -7,7 +7,7 @@
 #include "dp/engine/disjoint_rows.h"
 #include "dp/numerics/binomial_tail.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -194,4 +194,4 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
   });
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

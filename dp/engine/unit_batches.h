@@ -12,7 +12,7 @@
 #include "dp/sampling/sampler.h"
 #include "memory/physical_batches.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The rows that are computed together, and the units that they belong to.
 struct PhysicalBatch {
@@ -78,4 +78,4 @@ class UnitBatches {
   std::optional<memory::PhysicalBatches> physical_batches_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,7 +9,7 @@
 #include "dp/engine/disjoint_rows.h"
 #include "memory/checkpointing/model_checkpoints.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -111,9 +111,10 @@ void check_adaptive(Problems& problems, const EngineOptions& options) {
 }
 
 void check_precision_options(Problems& problems, const EngineOptions& options) {
-  problems.from(
-      [&] { LossScale(options.loss_scaling, options.memory.precision.value_or(Dtype::f32)); });
-  using Adjust = LossScaling::Adjust;
+  problems.from([&] {
+    memory::LossScale(options.loss_scaling, options.memory.precision.value_or(Dtype::f32));
+  });
+  using Adjust = memory::LossScaling::Adjust;
   problems.unless(options.loss_scaling.adjust != Adjust::on_overflow,
                   "a loss scale that moves on_overflow: whether a step is left out would tell of "
                   "the data (never, or on_release)");
@@ -269,4 +270,4 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   return std::move(problems).all();
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

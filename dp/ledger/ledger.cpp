@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "dp/ledger/open_ledger.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class Ledger::Locked {
  public:
@@ -62,4 +62,4 @@ bool Ledger::resumed() const { return locked()->resumed(); }
 std::optional<std::int64_t> Ledger::population() const { return locked()->contents().population; }
 const LedgerHeader& Ledger::header() const { return locked()->contents().header; }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -14,7 +14,7 @@
 #include "dp/ledger/ledger_contents.h"
 #include "dp/ledger/ledger_position.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class OpenLedger;
 
@@ -121,4 +121,4 @@ class Ledger {
   std::shared_ptr<OpenLedger> open_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,7 +9,7 @@
 
 #include "dp/event.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 inline constexpr std::int64_t max_reservation = 1 << 20;
 inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;
@@ -122,4 +122,4 @@ struct LedgerContents {
   void set_plan(LedgerRun& run, const EventCounts& max) const;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

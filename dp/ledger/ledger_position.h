@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct LedgerPosition {
   std::string ledger;         // id of the ledger
@@ -24,4 +24,4 @@ std::string to_json(const LedgerPosition& mark);
 // wrong type or out of range.
 LedgerPosition ledger_position_from_json(const std::string& text);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

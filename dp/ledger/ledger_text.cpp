@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/io/sha256.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -225,4 +225,4 @@ std::string add_line(LedgerText& text, const std::string& line) {
   return whole;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

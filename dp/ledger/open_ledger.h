@@ -15,7 +15,7 @@
 #include "dp/ledger/ledger_position.h"
 #include "dp/ledger/ledger_text.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // See Ledger, which locks mutex() around each of these functions.
 class OpenLedger {
@@ -84,4 +84,4 @@ class OpenLedger {
   std::weak_ptr<const void> claim_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

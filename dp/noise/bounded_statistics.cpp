@@ -9,7 +9,7 @@
 #include "dp/noise/mechanism.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 double StatisticRange::to_unit(double value) const {
   if (std::isnan(value)) return 0;
@@ -81,4 +81,4 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
   return means;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,7 +9,7 @@
 
 #include "dp/noise/statistic_range.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct BoundedSums;
 class SampledBatch;
@@ -52,4 +52,4 @@ class StatisticSum {
   std::int64_t units_ = 0;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

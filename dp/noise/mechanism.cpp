@@ -9,7 +9,7 @@
 #include "dp/clipping/clipped_sum_content.h"
 #include "dp/noise/noisy_update_pass.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct NoisyGradient::Content {
   Gradients gradients;
@@ -127,4 +127,4 @@ void Mechanism::check_independent() const {
   check(independent(), "release: only gradients can be released with correlated noise");
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -11,10 +11,13 @@
 #include "dp/ledger/ledger.h"
 
 namespace sotto {
-
 namespace nn {
 class Optimizer;
 }  // namespace nn
+}  // namespace sotto
+
+namespace sotto::inline dp {
+
 class BoundedStatistics;
 class ClippedSum;
 class NoisyUpdate;
@@ -122,4 +125,4 @@ class Mechanism {
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -8,9 +8,11 @@
 #include <vector>
 
 namespace sotto {
-
 class RoundedGaussian;
 class SecretRandom;
+}  // namespace sotto
+
+namespace sotto::inline dp {
 
 // The noise of one release, partly prefetched; next() hands it out block by block.
 class NoisePrefetch final {
@@ -39,4 +41,4 @@ class NoisePrefetch final {
   std::unique_ptr<Draws> draws_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -11,7 +11,7 @@
 #include "dp/noise/noise_grid.h"
 #include "nn/optim/optimizer.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // Draws noise, in spacings, for the room.size() elements from `first` on, counted over all
 // parameters; these elements belong to one parameter. Returns the draws, in `room` or in other
@@ -77,4 +77,4 @@ class NoisyUpdate {
   std::optional<nn::Optimizer::Step> step_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The number of significant digits, unless another is given.
 inline constexpr int shown_digits = 4;
@@ -23,4 +23,4 @@ std::string noise_text(double noise_multiplier);
 // A number that a user gave, to six digits: "0.00426667".
 std::string shown(double value);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

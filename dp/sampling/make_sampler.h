@@ -6,7 +6,7 @@
 #include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct SamplerOptions {
   Sampling sampling = Sampling::poisson;
@@ -27,4 +27,4 @@ struct SamplerOptions {
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options,
                                       SecretRandom random = SecretRandom());
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -5,7 +5,7 @@
 #include "dp/sampling/sampler.h"
 #include "dp/sampling/subset.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // Every unit takes part with the same probability, independently of other units and other draws.
 // The probability is a multiple of 2^-64 and known exactly; rate() is that multiple, rounded up to
@@ -75,4 +75,4 @@ class CyclicPoissonSampler final : public Sampler {
   SecretRandom random_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 std::vector<std::span<const std::int64_t>> SampledBatch::parts(std::int64_t limit) const {
   check(limit >= 1, "parts: {} units at a time", limit);
@@ -91,4 +91,4 @@ std::vector<std::int64_t> FullBatchSampler::sample(std::int64_t /*index_in_epoch
   return all;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -8,7 +8,7 @@
 
 #include "dp/event.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // One logical batch, as a sampler drew it. Only samplers make it, and it can be moved and used up
 // but not copied.
@@ -133,4 +133,4 @@ class FullBatchSampler final : public Sampler {
   bool secure() const override { return true; }  // there is no randomness
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -6,8 +6,10 @@
 #include <vector>
 
 namespace sotto {
-
 class SecretRandom;
+}  // namespace sotto
+
+namespace sotto::inline dp {
 
 // Samples every unit with the same probability, a multiple of 2^-64, independently of other units
 // and other draws.
@@ -37,4 +39,4 @@ class IndependentSubset {
 // Needs 0 <= size <= n.
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "memory/profiling/peak_memory.h"
 
-namespace sotto {
+namespace sotto::memory {
 
 namespace {
 
@@ -53,4 +53,4 @@ std::size_t PhaseProfiler::peak_bytes(std::size_t device) const {
   return peak;
 }
 
-}  // namespace sotto
+}  // namespace sotto::memory

@@ -9,11 +9,9 @@
 
 #include "core/device.h"
 
-namespace sotto {
+namespace sotto::memory {
 
-namespace memory {
 class PeakMemoryTracker;
-}
 
 struct PhaseTotal {
   std::string name;
@@ -50,4 +48,4 @@ class PhaseProfiler {
   double since_ = 0;  // seconds of a clock that never goes back
 };
 
-}  // namespace sotto
+}  // namespace sotto::memory

@@ -39,7 +39,7 @@ std::vector<ClipGroup> groups_for(nn::Module& model, StepPrivacy privacy) {
 
 double StepBytes::seconds() const {
   double total = 0;
-  for (const PhaseTotal& phase : phases) total += phase.seconds;
+  for (const memory::PhaseTotal& phase : phases) total += phase.seconds;
   return total;
 }
 
@@ -107,7 +107,7 @@ void StepRun::privately(std::int64_t batch) {
 StepBytes StepRun::step(std::int64_t batch) {
   check(batch >= 1 && batch % setting_.accumulation == 0, "step: {} samples in {} physical batches",
         batch, setting_.accumulation);
-  phases_ = PhaseProfiler();
+  phases_ = memory::PhaseProfiler();
   bytes_.before = in_use();
   if (setting_.privacy == StepPrivacy::none) {
     ordinary(batch);

@@ -36,7 +36,7 @@ struct StepBytes {
   std::size_t peak = 0;       // peak of all bytes in use during the step
   std::size_t before = 0;     // in use when the step begins: parameters, state, inputs
   // The peaks and seconds of "forward", "backward" and "update".
-  std::vector<PhaseTotal> phases;
+  std::vector<memory::PhaseTotal> phases;
   double seconds() const;
 };
 
@@ -60,7 +60,7 @@ class StepRun {
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   StepBytes bytes_;
-  PhaseProfiler phases_;
+  memory::PhaseProfiler phases_;
 };
 
 }  // namespace sotto::models

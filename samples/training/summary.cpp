@@ -53,7 +53,7 @@ std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
 
 std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
   std::vector<TrainingReport::Phase> rows;
-  for (const PhaseTotal& total : trainer.phases()) {
+  for (const memory::PhaseTotal& total : trainer.phases()) {
     rows.push_back({total.name, total.seconds, total.peak_bytes[0]});
   }
   return rows;

@@ -162,7 +162,7 @@ StepFacts Trainer::private_step() {
 }
 
 StepFacts Trainer::ordinary_step() {
-  PhaseProfiler& clock = accumulation_.phases();
+  memory::PhaseProfiler& clock = accumulation_.phases();
   clock.enter("sample");
   const std::vector<std::int64_t> rows = batches_.next();
   loader_.prefetch(rows, batches_.peek());
@@ -221,8 +221,8 @@ void Trainer::save_model(const std::string& path) {
   nn::save_module(path, *model_, metadata);
 }
 
-std::vector<PhaseTotal> Trainer::phases() const {
-  std::vector<PhaseTotal> all;
+std::vector<memory::PhaseTotal> Trainer::phases() const {
+  std::vector<memory::PhaseTotal> all;
   if (engine_) all = engine_->phases().totals();
   const auto& own = accumulation_.phases().totals();
   all.insert(all.end(), own.begin(), own.end());

@@ -50,7 +50,7 @@ class Trainer {
   Task& task() const { return task_; }
   const Settings& settings() const { return settings_; }
   const Engine* engine() const { return engine_.get(); }  // null without privacy
-  std::vector<PhaseTotal> phases() const;
+  std::vector<memory::PhaseTotal> phases() const;
   // The number of replayed physical batches, and why the last one was not replayed.
   std::string captured() const;
   // The plan that keeps the memory limit; nullopt before the first step and without a limit.

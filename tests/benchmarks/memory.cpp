@@ -68,7 +68,7 @@ ordered_json measured(const Case& c) {
   };
   const models::StepBytes bytes = models::StepRun(entry.make, loss, c.setting).step(c.batch);
   ordered_json phases;
-  for (const PhaseTotal& phase : bytes.phases)
+  for (const memory::PhaseTotal& phase : bytes.phases)
     phases[phase.name] = {{"peak", phase.peak_bytes.at(0)}, {"seconds", phase.seconds}};
   return {{"case", c.name},
           {"model", c.model},

@@ -95,7 +95,7 @@ class Training {
     if (options.capture) captured_.emplace(*model_, samples, loss_);
   }
   virtual ~Training() = default;
-  virtual std::vector<PhaseTotal> phases() const = 0;
+  virtual std::vector<memory::PhaseTotal> phases() const = 0;
   // Compares a step's sum over the first samples with that of the samples alone: step_error().
   virtual double error() = 0;
 
@@ -137,7 +137,7 @@ class Training {
 class Ordinary final : public Training {
  public:
   using Training::Training;
-  std::vector<PhaseTotal> phases() const override { return clock_.totals(); }
+  std::vector<memory::PhaseTotal> phases() const override { return clock_.totals(); }
   double error() override {
     return step_error(*model_, entry_, first_samples(), precision_, {}, {}, ClipPasses::one);
   }
@@ -155,7 +155,7 @@ class Ordinary final : public Training {
     clock_.stop();
   }
 
-  PhaseProfiler clock_{{device_}};
+  memory::PhaseProfiler clock_{{device_}};
 };
 
 // A temporary folder, removed by the destructor.
@@ -194,7 +194,7 @@ class Private final : public Training {
     passes_ = mode.passes;
     engine_.emplace(*model_, *optimizer_, population, ledger_, options);
   }
-  std::vector<PhaseTotal> phases() const override { return engine_->phases().totals(); }
+  std::vector<memory::PhaseTotal> phases() const override { return engine_->phases().totals(); }
   double error() override {
     return step_error(*model_, entry_, first_samples(), precision_, groups_, clipping_, passes_);
   }
@@ -239,7 +239,8 @@ json kernels_of(Training& run, int steps) {
 }
 
 // Milliseconds of each phase in a step, between two readings of the clock.
-json phases_of(const std::vector<PhaseTotal>& before, const std::vector<PhaseTotal>& after) {
+json phases_of(const std::vector<memory::PhaseTotal>& before,
+               const std::vector<memory::PhaseTotal>& after) {
   json phases;
   for (std::size_t k = 0; k < after.size(); ++k) {
     const auto steps = static_cast<double>(after[k].entries - before[k].entries);
@@ -256,7 +257,7 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
         entry.name, mode, samples, error, max);
   const std::size_t resident = allocator(run->device()).statistics().current;
   for (int k = 0; k < options.warmup; ++k) run->step();
-  const std::vector<PhaseTotal> before = run->phases();
+  const std::vector<memory::PhaseTotal> before = run->phases();
   std::vector<double> times;
   for (double spent = 0; std::ssize(times) < options.min_steps ||
                          (spent < options.seconds && std::ssize(times) < options.max_steps);
@@ -264,7 +265,7 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
     times.push_back(seconds_of([&] { run->step(); }));
   }
   std::size_t peak = 0;
-  for (const PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes[0]);
+  for (const memory::PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes[0]);
   json line{{"model", entry.name},
             {"mode", mode},
             {"batch", samples},

@@ -2,8 +2,8 @@
 // with -Wmissing-field-initializers, which the rest of the project is not.
 #include <sotto/autograd/check/check_op.h>
 #include <sotto/dp/audit/canaries.h>
-#include <sotto/nn/functional.h>
 #include <sotto/dp/sampling/make_sampler.h>
+#include <sotto/nn/functional.h>
 #include <sotto/sotto.h>
 
 using namespace sotto;
@@ -20,7 +20,7 @@ int of_training() {
   const EngineOptions fixed{.noise_multiplier = 1, .seed = 1};
   return count(calibrated, fixed, memory::Policy{.physical_batch = 8}, memory::Policy{.limit = 0},
                ClipOptions{.count_finite = true}, ClipGroup{.bound = 1},
-               AdaptiveClipping{.quantile = 0.5}, LossScaling{.growth_interval = 9},
+               AdaptiveClipping{.quantile = 0.5}, memory::LossScaling{.growth_interval = 9},
                TrainOptions{.save_every = 2}, MeanQuery{.sampling_rate = 1},
                SamplerOptions{.expected_batch = 8}, PrivacyTarget{.epsilon = 1},
                ErrorObjective{.steps = 4}, LedgerHeader{.unit = "one user"}, CanaryOptions{},

@@ -3,7 +3,8 @@
 
 A layer, a folder of the top level, includes itself and the folders to its left in LAYERS alone; so does a folder of dp
 with those to its left in DP. Code that devices compile (.cu files and headers with HD functions) reaches neither fmt
-nor Eigen. No file is longer than MAX_LINES. No two headers have one name, or whatever finds includes by their ends errs.
+nor Eigen. The names of a layer in NAMESPACES are in its namespace. No file is longer than MAX_LINES. No two headers have
+one name, or whatever finds includes by their ends errs.
 
 usage: include_layers.py ROOT
 """
@@ -13,6 +14,7 @@ import sys
 
 LAYERS = ["core", "kernels", "autograd", "nn", "memory", "dp"]
 DP = [{"numerics", "event.h"}, {"sampling", "ledger"}, {"clipping"}, {"accounting"}, {"noise"}, {"audit", "engine"}]
+NAMESPACES = {"memory": "sotto::memory", "dp": "sotto::inline dp"}
 MAX_LINES = 400
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".py"}
 DEVICE_SOURCES = {".cu", ".cuh"}
@@ -69,6 +71,12 @@ def for_devices(path):
         path.suffix == ".h" and re.search(r"^\s*(template <.*> )?HD ", path.read_text(), re.M))
 
 
+def namespace_findings(path, layer):
+    text = path.read_text()
+    if "\nnamespace sotto" in text and f"\nnamespace {NAMESPACES[layer]}" not in text:
+        yield f"{path}:1: nothing is in the namespace of {layer}/, {NAMESPACES[layer]}"
+
+
 def name_findings(headers):
     """Headers that have a name which an earlier one has."""
     named = {}
@@ -84,7 +92,10 @@ def findings(root):
         if lines > MAX_LINES:
             yield f"{path}:{MAX_LINES + 1}: {lines} lines, {MAX_LINES} at most"
         if path.relative_to(root).parts[0] in LAYERS:
+            layer = path.relative_to(root).parts[0]
             yield from layer_findings(root, path)
+            if layer in NAMESPACES:
+                yield from namespace_findings(path, layer)
             if for_devices(path):
                 yield from device_findings(root, path, (path.name,))
     yield from name_findings(p for p in paths if p.suffix == ".h" and p.relative_to(root).parts[0] in LAYERS)

@@ -105,9 +105,9 @@ Peaks step(const std::string& network, bool privately, std::size_t more,
     const auto result = accumulation.mean_gradient(loss, rows, optimizer);
     optimizer.step(result.gradients);
   }
-  const PhaseProfiler& phases = engine ? engine->phases() : accumulation.phases();
+  const memory::PhaseProfiler& phases = engine ? engine->phases() : accumulation.phases();
   std::size_t measured = 0;  // of forward and backward
-  for (const PhaseTotal& phase : phases.totals()) {
+  for (const memory::PhaseTotal& phase : phases.totals()) {
     if (phase.name.find("ward") != std::string::npos)
       measured = std::max(measured, phase.peak_bytes[0]);
   }

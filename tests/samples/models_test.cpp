@@ -181,9 +181,9 @@ class PlannedStep {
                            gather(data_.labels, ids, 0));
     };
   }
-  Peak peak(const memory::Plan& plan, const PhaseProfiler& phases) const {
+  Peak peak(const memory::Plan& plan, const memory::PhaseProfiler& phases) const {
     std::size_t measured = 0;
-    for (const PhaseTotal& phase : phases.totals()) {
+    for (const memory::PhaseTotal& phase : phases.totals()) {
       if (phase.name.find("ward") != std::string::npos)
         measured = std::max(measured, phase.peak_bytes[0]);
     }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -79,4 +79,4 @@ Cumulants SampledCumulants::at(double tilt) const {
   return sum;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,7 +9,7 @@
 #include "dp/accounting/pld/composition.h"
 #include "dp/accounting/rdp/rdp_accountant.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -137,4 +137,4 @@ double PldAccountant::charged_delta(double epsilon, Bound bound) const {
              : answer;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

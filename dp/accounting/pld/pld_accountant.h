@@ -9,7 +9,7 @@
 #include "dp/accounting/accountant.h"
 #include "dp/accounting/pld/bound.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 enum class Discretization;
 class PldComposition;
@@ -50,4 +50,4 @@ class PldAccountant : public Accountant {
   std::unique_ptr<PldComposition> composition_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The Renyi divergence of order alpha > 1 of one step of the Poisson-subsampled Gaussian mechanism
 // (sampling rate q, noise multiplier sigma; add or remove one record), in nats:
@@ -49,4 +49,4 @@ using RdpOfOrder = std::function<double(std::size_t i)>;
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta);
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

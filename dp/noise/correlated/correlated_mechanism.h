@@ -10,7 +10,7 @@
 #include "dp/noise/mechanism.h"
 #include "dp/noise/noise_grid.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The correlation of the noise, and the batches it is made for.
 struct NoisePlan {
@@ -85,4 +85,4 @@ class CorrelatedMechanism final : public Mechanism {
   std::unique_ptr<Started> started_;  // from the first release on
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

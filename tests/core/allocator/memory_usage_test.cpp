@@ -241,7 +241,7 @@ TEST_CASE("phases have their own peaks and leave the allocator's alone") {
   allocator(cpu).reset_peak();
   const std::size_t before = allocator(cpu).statistics().current;
   full({3000}, 0);
-  PhaseProfiler clock;
+  memory::PhaseProfiler clock;
   clock.enter("large");
   full({2000}, 0);
   clock.enter("small");

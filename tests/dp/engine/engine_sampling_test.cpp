@@ -134,7 +134,7 @@ TEST_CASE("problems of samplings and correlated noise are reported") {
   wrong.noise_schedule = nn::Schedule::exponential(0.9);
   CHECK(problem(wrong).find("a schedule of noise with planned batches") == 0);
   wrong = plan;
-  wrong.loss_scaling.adjust = LossScaling::Adjust::on_release;
+  wrong.loss_scaling.adjust = memory::LossScaling::Adjust::on_release;
   CHECK(problem(wrong).find("a loss scale that moves on_release with a noise_strategy") == 0);
   wrong = options_of(Sampling::poisson);
   wrong.noise_multiplier = 1;

@@ -87,7 +87,7 @@ struct Training {
   }
 };
 
-EngineOptions engine_options(Dtype precision, const LossScaling& scaling = {}) {
+EngineOptions engine_options(Dtype precision, const memory::LossScaling& scaling = {}) {
   return {.noise_multiplier = 1.0,
           .logical_batch = 120,
           .memory = {.precision = precision},
@@ -197,7 +197,8 @@ TEST_CASE("an ordinary loss scale skips what overflowed, falls by halves and gro
   const auto gradients = [&](double value) {
     return Gradients{{&w, Tensor::from({value, 8}, {2}, Dtype::f32)}};
   };
-  LossScale scale({.adjust = LossScaling::Adjust::on_overflow, .first = 16, .growth_interval = 2});
+  memory::LossScale scale(
+      {.adjust = memory::LossScaling::Adjust::on_overflow, .first = 16, .growth_interval = 2});
   const auto divided = scale.unscaled(gradients(32));
   REQUIRE(divided);
   CHECK((*divided)[0].second.to_vector<float>() == std::vector<float>{2, 0.5});
@@ -208,14 +209,14 @@ TEST_CASE("an ordinary loss scale skips what overflowed, falls by halves and gro
   CHECK(scale.unscaled(gradients(1)));
   CHECK(scale.value() == 16);
   CHECK_THROWS_AS(scale.follow(1), std::invalid_argument);
-  LossScale fixed({.first = 4});
+  memory::LossScale fixed({.first = 4});
   CHECK(fixed.unscaled(gradients(INFINITY)));
   CHECK(fixed.value() == 4);
-  CHECK(LossScale({}, Dtype::f16).value() == 256);
-  CHECK(LossScale({}, Dtype::bf16).value() == 1);
-  CHECK_THROWS_AS(LossScale({.first = 3}), std::invalid_argument);
-  CHECK_THROWS_AS(LossScale({.first = 2, .min = 4}), std::invalid_argument);
-  CHECK_THROWS_AS(LossScale({.growth_interval = 0}), std::invalid_argument);
+  CHECK(memory::LossScale({}, Dtype::f16).value() == 256);
+  CHECK(memory::LossScale({}, Dtype::bf16).value() == 1);
+  CHECK_THROWS_AS(memory::LossScale({.first = 3}), std::invalid_argument);
+  CHECK_THROWS_AS(memory::LossScale({.first = 2, .min = 4}), std::invalid_argument);
+  CHECK_THROWS_AS(memory::LossScale({.growth_interval = 0}), std::invalid_argument);
 }
 
 TEST_CASE("private training refuses a loss scale that would reveal data") {
@@ -223,18 +224,18 @@ TEST_CASE("private training refuses a loss scale that would reveal data") {
   const auto refuses = [&](const EngineOptions& options, const char* why) {
     return throws([&] { Engine(t.model, t.optimizer, 240, t.ledger, options); }, why);
   };
-  using Adjust = LossScaling::Adjust;
+  using Adjust = memory::LossScaling::Adjust;
   CHECK(refuses(engine_options(Dtype::f16, {.adjust = Adjust::on_overflow}), "on_overflow"));
   CHECK(refuses(engine_options(Dtype::f64), "precision f64"));
-  LossScale released({.adjust = Adjust::on_release});
+  memory::LossScale released({.adjust = Adjust::on_release});
   CHECK_THROWS_AS(released.unscaled({}), std::invalid_argument);
 }
 
 TEST_CASE("a private loss scale follows the released count, at the cost of the plain step") {
   nn::manual_seed(7);
   Training t, plain;
-  const LossScaling scaling{
-      .adjust = LossScaling::Adjust::on_release, .first = 0x1p20, .growth_interval = 3};
+  const memory::LossScaling scaling{
+      .adjust = memory::LossScaling::Adjust::on_release, .first = 0x1p20, .growth_interval = 3};
   t.optimizer.set_learning_rate(0);
   Engine engine(t.model, t.optimizer, 240, t.ledger, engine_options(Dtype::f16, scaling));
   Engine other(plain.model, plain.optimizer, 240, plain.ledger, engine_options(Dtype::f16));
