@@ -144,8 +144,11 @@ class Sequential final : public Module {
   }
 
   template <std::derived_from<Module> M>
-  void add(M module) {
-    modules_.push_back(std::make_unique<M>(std::move(module)));
+  M& add(M module) {
+    auto made = std::make_unique<M>(std::move(module));
+    M& reference = *made;
+    modules_.push_back(std::move(made));
+    return reference;
   }
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().

@@ -1,5 +1,6 @@
 #include "dp/engine/train.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/overloaded.h"
@@ -29,6 +30,15 @@ Var loss_of(nn::Module& model, const TrainLoss& loss, Tape& tape, const Dataset&
       loss);
 }
 
+void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize,
+                        EngineOptions& engine) {
+  const PlannedMeans planned = planned_means(standardize);
+  const std::vector<Parameter*> all = model.parameters();
+  check(std::find(all.begin(), all.end(), standardize.layer->mean.get()) != all.end(),
+        "train: the layer that standardises is not part of the model");
+  engine.planned_means.push_back(planned);
+}
+
 }  // namespace
 
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
@@ -51,12 +61,18 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
     engine_options.prefetch_rows = [&](std::span<const std::int64_t> rows) {
       loader.prefetch(rows);
     };
+  if (options.standardize) plan_standardizing(model, *options.standardize, engine_options);
   Engine engine(model, optimizer, data, ledger, engine_options);
   const auto save = [&] {
     if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
   };
+  const bool released = saved && checkpoint_mark(options.save).releases > 0;
   if (saved) load_checkpoint(options.save, model, optimizer, engine);
   save();  // a failure to save shows before the first release
+  if (options.standardize && !released) {
+    standardize(engine, data, *options.standardize);
+    save();
+  }
   while (engine.can_step()) {
     const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
       return loss_of(model, loss, tape, loader.batch(rows));

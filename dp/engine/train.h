@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "dp/engine/engine.h"
+#include "dp/engine/standardize.h"
 
 namespace sotto::inline dp {
 
@@ -17,6 +19,9 @@ struct TrainOptions {
   // their privacy stays spent. Empty: no checkpoint.
   std::string save = {};
   std::int64_t save_every = 100;
+  // Standardises the inputs before the first step: means and deviations of columns are released
+  // into a layer of the model, and the target epsilon holds for them and all steps together.
+  std::optional<StandardizeOptions> standardize = {};
 };
 
 // A loss returns one loss per sample, [n]. LabelLoss and ValueLoss compute it from the model's

@@ -1,5 +1,7 @@
 #include "nn/layers/norm_layers.h"
 
+#include "autograd/ops/elementwise.h"
+#include "autograd/ops/shape_ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
 
@@ -97,5 +99,26 @@ Var RMSNorm::forward(const Var& x) {
 }
 
 void RMSNorm::visit(const Visitor& visitor) { visitor("weight", weight); }
+
+Standardize::Standardize(std::int64_t columns) {
+  check(columns >= 1, "Standardize: {} columns", columns);
+  mean = std::make_unique<Parameter>(full({columns}, 0));
+  deviation = std::make_unique<Parameter>(full({columns}, 1));
+  freeze();
+}
+
+Var Standardize::forward(const Var& x) {
+  const std::int64_t columns = mean->value.numel();
+  check_channels("Standardize", x, columns);
+  Shape shape = Shape::filled(x.rank() - 1, 1);
+  shape[0] = columns;
+  const auto by_column = [&](Parameter& p) { return reshape(x.tape().use(p), shape); };
+  return (x - by_column(*mean)) / by_column(*deviation);
+}
+
+void Standardize::visit(const Visitor& visitor) {
+  visitor("mean", mean);
+  visitor("deviation", deviation);
+}
 
 }  // namespace sotto::nn

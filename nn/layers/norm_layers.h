@@ -94,4 +94,17 @@ class RMSNorm final : public Module {
   double eps_;
 };
 
+// (x - mean) / deviation for each column, axis 1 of x [n, columns, ...]. Mean and deviation are
+// frozen, initially 0 and 1, and saved with the model: public constants, or released privately by
+// standardize() (dp/engine/standardize.h).
+class Standardize final : public Module {
+ public:
+  explicit Standardize(std::int64_t columns);
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> mean;       // [columns]
+  std::unique_ptr<Parameter> deviation;  // [columns]
+};
+
 }  // namespace sotto::nn

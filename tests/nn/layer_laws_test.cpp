@@ -82,6 +82,7 @@ TEST_CASE("transposed convolutions and norms obey the laws") {
   check_on(nn::ConvTranspose2d(2, 3, 3, {.padding = {1}, .dilation = {2}}), {2, 4, 3});
   check_on(nn::InstanceNorm1d(3, {.affine = true}), {3, 5});
   check_on(nn::RMSNorm(4), {3, 4});
+  check_on(nn::Standardize(3), {3, 2});
   check_on(nn::LocalResponseNorm(3), {5, 4});
   check_on(nn::Bilinear(3, 3, 2), {3});
 }

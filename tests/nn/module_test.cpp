@@ -214,6 +214,23 @@ TEST_CASE("normalisation scales and shifts each channel") {
   check_close(output(layer, x), want);
 }
 
+TEST_CASE("a layer that standardises shifts and scales each column, and is not trained") {
+  const Tensor x = values({3, 2, 2}, Dtype::f64);
+  nn::Standardize layer(2);
+  layer.to(Dtype::f64);
+  CHECK(output(layer, x).to_vector<double>() == x.to_vector<double>());
+  layer.mean->value = Tensor::from({1, 2}, {2}, Dtype::f64);
+  layer.deviation->value = Tensor::from({4, 0.5}, {2}, Dtype::f64);
+  std::vector<double> want = x.to_vector<double>();
+  for (std::size_t i = 0; i < want.size(); ++i)
+    want[i] = i / 2 % 2 == 0 ? (want[i] - 1) / 4 : (want[i] - 2) / 0.5;
+  check_close(output(layer, x), want);
+  CHECK_FALSE(layer.mean->trainable);
+  CHECK_FALSE(layer.deviation->trainable);
+  CHECK(throws([&] { output(layer, values({2, 3})); }, "Standardize: input (2, 3) without 2"));
+  CHECK(throws([] { nn::Standardize(0); }, "Standardize: 0 columns"));
+}
+
 TEST_CASE("a block of convolution and normalisation keeps samples apart") {
   Block block;
   Tape apart({.private_data = true});
