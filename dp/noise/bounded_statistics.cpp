@@ -24,6 +24,7 @@ double StatisticRange::from_unit(double value) const {
 struct BoundedSums {
   std::vector<StatisticRange> ranges;
   std::vector<double> values;  // mapped to [-1, 1]: a unit changes each sum by at most 1
+  double sensitivity;          // of all sums together
   SampledBatch draw;
 };
 
@@ -32,6 +33,11 @@ namespace {
 const BoundedSums& present(const std::unique_ptr<BoundedSums>& sums) {
   check(sums != nullptr, "bounded statistics: they were moved from");
   return *sums;
+}
+
+void check_all_added(const char* name, const SampledBatch& draw, std::int64_t added) {
+  const std::int64_t drawn = std::ssize(draw.units());
+  check(added == drawn, "{}: {} units were drawn and {} added", name, drawn, added);
 }
 
 }  // namespace
@@ -59,20 +65,45 @@ void StatisticSum::add(std::span<const double> values) {
 }
 
 BoundedStatistics StatisticSum::finish(SampledBatch draw) {
-  const std::int64_t drawn = std::ssize(draw.units());
-  check(units_ == drawn, "StatisticSum: {} units were drawn and {} added", drawn, units_);
+  check_all_added("StatisticSum", draw, units_);
   units_ = 0;
-  std::vector<double> sums(ranges_.size(), 0.0);
-  std::swap(sums, sums_);
-  return BoundedStatistics(
-      std::unique_ptr<BoundedSums>(new BoundedSums{ranges_, std::move(sums), std::move(draw)}));
+  std::vector<double> sums = std::exchange(sums_, std::vector<double>(ranges_.size(), 0.0));
+  const double sensitivity = std::sqrt(static_cast<double>(ranges_.size()));
+  return BoundedStatistics(std::unique_ptr<BoundedSums>(
+      new BoundedSums{ranges_, std::move(sums), sensitivity, std::move(draw)}));
+}
+
+HistogramSum::HistogramSum(std::int64_t histograms, std::int64_t bins)
+    : histograms_(histograms), bins_(bins) {
+  check(histograms >= 1 && bins >= 1, "HistogramSum: {} histograms of {} bins", histograms, bins);
+  counts_.resize(static_cast<std::size_t>(histograms * bins));
+}
+
+void HistogramSum::add(std::span<const std::int64_t> bins) {
+  check(std::ssize(bins) == histograms_, "HistogramSum: {} bins of {} histograms", bins.size(),
+        histograms_);
+  for (const std::int64_t bin : bins)
+    check(bin >= -1 && bin < bins_, "HistogramSum: bin {} of {}", bin, bins_);
+  for (std::size_t k = 0; k < bins.size(); ++k)
+    if (bins[k] >= 0)
+      counts_[k * static_cast<std::size_t>(bins_) + static_cast<std::size_t>(bins[k])] += 1;
+  ++units_;
+}
+
+BoundedStatistics HistogramSum::finish(SampledBatch draw) {
+  check_all_added("HistogramSum", draw, units_);
+  units_ = 0;
+  std::vector<double> counts = std::exchange(counts_, std::vector<double>(counts_.size(), 0.0));
+  const std::vector<StatisticRange> as_they_are(counts.size(), StatisticRange{-1, 1});
+  return BoundedStatistics(std::unique_ptr<BoundedSums>(
+      new BoundedSums{as_they_are, std::move(counts), std::sqrt(static_cast<double>(histograms_)),
+                      std::move(draw)}));
 }
 
 std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger,
                                        const Ledger::BudgetCheck& budget_check) {
   check_independent();
-  const auto& [ranges, sums, draw] = present(statistics.sums_);
-  const double sensitivity = std::sqrt(static_cast<double>(ranges.size()));
+  const auto& [ranges, sums, sensitivity, draw] = present(statistics.sums_);
   const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   check_scale(scale, std::ssize(sums));
   record(draw, ledger, budget_check);

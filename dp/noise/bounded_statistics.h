@@ -25,6 +25,7 @@ class BoundedStatistics {
 
  private:
   friend class StatisticSum;
+  friend class HistogramSum;
   friend class Mechanism;
   explicit BoundedStatistics(std::unique_ptr<BoundedSums> sums);
   std::unique_ptr<BoundedSums> sums_;
@@ -49,6 +50,26 @@ class StatisticSum {
  private:
   std::vector<StatisticRange> ranges_;
   std::vector<double> sums_;
+  std::int64_t units_ = 0;
+};
+
+// Sums histograms for Mechanism::release(), which returns the fractions of units in their bins. A
+// unit is in one bin of each histogram at most: together they have a sensitivity of
+// sqrt(histograms), whatever the number of bins.
+class HistogramSum {
+ public:
+  // Throws std::invalid_argument unless both are >= 1.
+  HistogramSum(std::int64_t histograms, std::int64_t bins);
+  // Adds one unit: the number of its bin in each histogram, or -1. Throws std::invalid_argument
+  // for other numbers.
+  void add(std::span<const std::int64_t> bins);
+  // The counts of all units added since the last finish(), [histograms, bins]. Throws
+  // std::invalid_argument unless as many were added as are in the batch.
+  BoundedStatistics finish(SampledBatch draw);
+
+ private:
+  std::int64_t histograms_, bins_;
+  std::vector<double> counts_;
   std::int64_t units_ = 0;
 };
 

@@ -1,8 +1,12 @@
 #include "samples/tabular/commands.h"
 
+#include <filesystem>
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/io/atomic_file.h>
+#include <sotto/dp/engine/private_schema.h>
 #include <sotto/nn/data/tables/schema_guess.h>
 #include <sotto/nn/data/tables/table_reader.h>
 #include "samples/cli/command_line.h"
@@ -18,11 +22,51 @@ namespace {
 
 constexpr std::int64_t rows_at_a_time = 4096;
 
-std::string proposal(const std::string& data, const GuessOptions& guess) {
+struct SchemaRequest {
+  std::string data, out;
+  GuessOptions guess;
+  bool made_public = false;
+  // The draft whose numbers are paid for from a new ledger; empty: everything is guessed.
+  std::string draft, ledger;
+  std::optional<double> epsilon;
+  double delta = 1e-5;
+};
+
+void check_request(const SchemaRequest& request) {
+  samples::require_given("--data", request.data);
+  samples::check_writable("--out", request.out);
+  samples::check_writable("--ledger", request.ledger);
+  samples::check_distinct({request.out, request.ledger});
+  const bool paid = request.epsilon.has_value();
+  check(paid == !request.draft.empty() && paid == !request.ledger.empty(),
+        "--schema, --schema-epsilon, --ledger: give all three to pay for ranges, or none");
+  check(request.out.empty() || paid || request.made_public,
+        "--out: a schema is public and this one is read from the rows: look at it without --out, "
+        "then give --i-made-this-public, or pay for ranges with --schema-epsilon");
+  std::error_code none;
+  check(!paid || !std::filesystem::exists(request.ledger, none),
+        "--ledger: {} exists already: a schema is paid for first", request.ledger);
+}
+
+std::string guessed(const SchemaRequest& request) {
   try {
-    return guess_schema(data, guess).to_json();
+    return guess_schema(request.data, request.guess).to_json();
   } catch (const std::invalid_argument& error) {
     fail(fmt::format("--label, --user: {}", error.what()));
+  }
+}
+
+std::string paid_for(const SchemaRequest& request) {
+  const TableSchema draft = TableSchema::load_draft(request.draft);
+  Ledger ledger = Ledger::create(request.ledger, {.unit = privacy_unit(draft)});
+  try {
+    return release_schema(request.data, draft, ledger,
+                          {.epsilon = *request.epsilon, .delta = request.delta})
+        .to_json();
+  } catch (...) {
+    std::error_code none;
+    if (ledger.releases() == 0) std::filesystem::remove(request.ledger, none);
+    throw;
   }
 }
 
@@ -79,30 +123,37 @@ int predict(int argc, const char* const* argv) {
 }
 
 int schema(int argc, const char* const* argv) {
-  std::string data, out;
-  GuessOptions guess;
-  bool made_public = false;
+  SchemaRequest request;
   samples::CommandLine line(
       "Proposes a schema for a table and says, column by column, what it read for that. A schema "
-      "is public: correct ranges and categories from what is known without the rows.");
+      "is public: correct ranges and categories from what is known without the rows, or pay for "
+      "ranges, means and deviations with a part of the privacy budget.");
   line.group("Options");
-  line.option("--data", data, "CSV or TSV file, plain or gzipped", "FILE");
-  line.option("--label", guess.label, "column to predict; the last one if not given", "COLUMN");
-  line.option("--user", guess.user, "column that says whose row it is: the privacy unit", "COLUMN");
-  line.option("--out", out, "write the schema here, which publishes what it says", "FILE");
-  line.flag("--i-made-this-public", made_public,
+  line.option("--data", request.data, "CSV or TSV file, plain or gzipped", "FILE");
+  line.option("--label", request.guess.label, "column to predict; the last one if not given",
+              "COLUMN");
+  line.option("--user", request.guess.user, "column that says whose row it is: the privacy unit",
+              "COLUMN");
+  line.option("--out", request.out, "write the schema here, which publishes what it says", "FILE");
+  line.flag("--i-made-this-public", request.made_public,
             "I know what the comments name from elsewhere, or make it public (for --out)");
+  line.group("Paid for");
+  line.option("--schema", request.draft,
+              "columns, kinds and categories, public; its numbers may lack min and max", "FILE");
+  line.option("--schema-epsilon", request.epsilon,
+              "epsilon that range, mean and deviation of these numbers cost together", "X");
+  line.option("--delta", request.delta, "the probability that epsilon may fail by", "X");
+  line.option("--ledger", request.ledger,
+              "count it here; `train --ledger` continues on the same budget", "FILE");
+  for (const char* option : {"--label", "--user", "--i-made-this-public"})
+    line.conflict(option, "--schema-epsilon");
   if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--data", data);
-  check(out.empty() || made_public,
-        "--out: a schema is public and this one is read from the rows: look at it without --out, "
-        "then give --i-made-this-public");
-  samples::check_writable("--out", out);
-  const std::string text = proposal(data, guess);
-  if (out.empty()) {
+  check_request(request);
+  const std::string text = request.epsilon ? paid_for(request) : guessed(request);
+  if (request.out.empty()) {
     samples::print_text(text);
   } else {
-    samples::write_text({out, text});
+    samples::write_text({request.out, text});
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/error.h>
+#include <sotto/dp/ledger/ledger_contents.h>
 #include <sotto/nn/functional.h>
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
@@ -33,10 +34,11 @@ Tensor outputs_of_rows(nn::Module& model, const Dataset& rows) {
   });
 }
 
-std::string user_column(const TableSchema& schema) {
+std::string privacy_unit(const TableSchema& schema) {
   const auto user = std::find_if(schema.columns.begin(), schema.columns.end(),
                                  [](const auto& c) { return c.kind == ColumnKind::user; });
-  return user->name;
+  if (user == schema.columns.end()) return LedgerHeader{}.unit;
+  return "all rows with one value of " + user->name;
 }
 
 void describe_results(const Tensor& outputs, const Tensor& targets, const TableSchema& schema,

@@ -11,8 +11,8 @@ namespace sotto::tabular {
 
 // The model's outputs on all rows, on the CPU. The model must be a Network.
 Tensor outputs_of_rows(nn::Module& model, const Dataset& rows);
-// The name of the column of users. The schema must have one.
-std::string user_column(const TableSchema& schema);
+// The privacy unit in words: a row, or all rows of a user.
+std::string privacy_unit(const TableSchema& schema);
 
 // Adds the measures of outputs [n, classes] or [n, 1] to the report's results, and the confusion
 // matrix.

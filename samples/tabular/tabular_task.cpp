@@ -85,7 +85,7 @@ void TabularTask::prepare(Settings& s) {
   check(folder_.empty() || !data_.empty(), "--encode-in: needs --data");
   schema_ = data_.empty() ? people_schema() : TableSchema::load(schema_path_);
   schema_text_ = schema_->to_json();
-  if (schema_->has_users()) s.unit = "all rows with one value of " + user_column(*schema_);
+  s.unit = privacy_unit(*schema_);
   make_network(network_, *schema_);  // refuses what is out of range
   // The number of units is not known before load(), which sets it.
   if (!data_.empty())

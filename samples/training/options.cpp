@@ -29,6 +29,7 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--clip-rule"},
     {"--no-privacy", "--clipping"},
     {"--no-privacy", "--ledger-block"},
+    {"--no-privacy", "--ledger"},
     {"--no-privacy", "--clip-groups"},
     {"--no-privacy", "--adaptive-clip-quantile"},
     {"--no-privacy", "--sampling"},
@@ -117,6 +118,9 @@ void Reading::add_privacy() {
   line_.choice("--clipping", s.passes,
                "book-keeping: one backward pass; ghost: two, in less memory",
                {"auto", "book-keeping", "ghost"});
+  line_.option("--ledger", options_.ledger,
+               "continue the budget of this ledger: what it holds counts towards --epsilon",
+               "FILE");
   line_.option("--ledger-block", options_.write_ahead,
                "releases the ledger reserves at a time; a crash charges unused ones, too", "N");
   line_.flag("--compare", options_.compare,
@@ -188,9 +192,9 @@ void check_files(const Options& options) {
   check_writable("--json", options.json);
   std::vector<std::string> all = {options.report, options.json};
   if (!options.save.empty()) {
-    all.insert(all.end(), {options.save, state_path(options.save), ledger_path(options.save),
-                           statistics_path(options.save)});
+    all.insert(all.end(), {options.save, state_path(options.save), statistics_path(options.save)});
   }
+  all.push_back(options.ledger_file());
   check_distinct(all);
 }
 
@@ -219,7 +223,16 @@ void check_unused(const Options& options) {
     check(!std::filesystem::exists(path, none),
           "--save: {} exists already (--resume {} continues it)", path, options.save);
   }
-  check_ledger(ledger_path(options.save), options.settings);
+  if (options.ledger.empty()) check_ledger(ledger_path(options.save), options.settings);
+}
+
+void check_continued_ledger(const Options& options) {
+  if (options.ledger.empty()) return;
+  const LedgerHeader header =
+      parse_ledger(read_file(options.ledger), options.ledger).contents.header;
+  const LedgerHeader ours = header_of(options.settings);
+  check(header == ours, "--ledger: {} counts {}, {}, and this training {}, {}", options.ledger,
+        header.unit, relation_text(header.relation), ours.unit, relation_text(ours.relation));
 }
 
 void check_numbers(const Options& options) {
@@ -247,11 +260,12 @@ void check_resumable(Task& task, const Options& options) {
   const std::string text = differences(options.settings, task, options.resumed->all_settings);
   check(text.empty(), "--resume: {}", text);
   if (!options.settings.privacy) return;
-  const double noise = noise_multiplier(options.settings);
-  check(noise == options.resumed->noise_multiplier,
+  const double noise = noise_multiplier(options.settings), then = options.resumed->noise_multiplier;
+  // What a continued ledger held before called for more noise.
+  check(noise == then || (!options.ledger.empty() && noise < then),
         "--resume: the noise multiplier would be {:.6g} and is {:.6g} in the checkpoint: with a "
         "target epsilon the number of steps cannot change",
-        noise, options.resumed->noise_multiplier);
+        noise, then);
 }
 
 }  // namespace
@@ -291,6 +305,7 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   validate(options.settings);
   check_numbers(options);
   check_unused(options);
+  check_continued_ledger(options);
   check_files(options);
   check_resumable(task, options);
   return options;

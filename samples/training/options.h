@@ -16,6 +16,7 @@ struct Options {
   std::string preset;  // its name, and the differences from it; empty: none
 
   std::string save;         // the model's path; empty: nothing is saved
+  std::string ledger;       // that the run continues; empty: one of its own
   bool statistics = false;  // whether statistics are saved, too
   std::string report, json;
   std::int64_t save_every = 0;  // steps; 0: once an epoch
@@ -24,6 +25,11 @@ struct Options {
   int threads = 0;       // 0: all
   bool compare = false;  // also train without privacy, for comparison
   bool quiet = false;
+
+  // The path of the run's ledger; empty: it is in memory.
+  std::string ledger_file() const {
+    return !ledger.empty() || save.empty() ? ledger : ledger_path(save);
+  }
 };
 
 // Sets the task's settings, too. Returns nullopt when the program has already answered (--help).

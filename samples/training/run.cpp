@@ -13,6 +13,7 @@
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/io/utf8.h>
 #include <sotto/core/threads/parallel.h>
+#include <sotto/dp/ledger/ledger_text.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include <sotto/dp/sampling/sampler.h>
 #include "samples/cli/program.h"
@@ -37,10 +38,10 @@ std::int64_t interval(std::int64_t asked, const Settings& settings) {
 
 Ledger make_ledger(const Options& options) {
   const LedgerHeader header = header_of(options.settings);
-  if (options.save.empty() || !options.settings.privacy) return Ledger(header);
-  const std::string path = ledger_path(options.save);
+  const std::string path = options.ledger_file();
+  if (path.empty() || !options.settings.privacy) return Ledger(header);
   if (options.resumed) return Ledger::resume(path, *options.resumed->ledger, options.write_ahead);
-  // A ledger that counts nothing may exist already (options.cpp).
+  // A ledger that the run continues exists, and one that counts nothing may (options.cpp).
   return std::filesystem::exists(path) ? Ledger::open(path, options.write_ahead)
                                        : Ledger::create(path, header, options.write_ahead);
 }
@@ -217,6 +218,7 @@ void Session::finish() {
                         .history = history_,
                         .lost_releases = lost_releases_,
                         .save = options_.save,
+                        .ledger = options_.ledger_file(),
                         .saved_statistics = options_.statistics};
   progress_.clear();
   if (caught_signal != 0) {
@@ -259,6 +261,18 @@ void watch_for_signals() {
   }
 }
 
+namespace {
+
+void check_population(const std::string& ledger, std::int64_t units) {
+  if (ledger.empty()) return;
+  const auto counted = parse_ledger(read_file(ledger), ledger).contents.population;
+  check(!counted || *counted == units,
+        "--ledger: {} counts {} units and the training data have {}: are some kept for the test?",
+        ledger, counted.value_or(0), units);
+}
+
+}  // namespace
+
 Data prepare(Task& task, Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
@@ -267,6 +281,7 @@ Data prepare(Task& task, Options& options) {
   const std::int64_t units = data.train.unit_count();
   check(units > 1 || data.train.size() == 1,
         "--data: all {} samples belong to one unit, whose model would be noise", data.train.size());
+  check_population(options.ledger, units);
   settings.train_size = settings.privacy ? units : data.train.size();
   settings.test_size = data.test.size();
   validate(settings);

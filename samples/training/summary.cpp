@@ -69,7 +69,8 @@ void tell_files(const Outcome& outcome, PrivacyStatement& privacy) {
       "The file {}, to resume from: it may hold batches, past and to come, and is SECRET",
       state_path(model)));
   privacy.not_covered.push_back(
-      fmt::format("The file {}: it says how many units there are", ledger_path(model)));
+      fmt::format("The file {}: it says how many units there are",
+                  std::filesystem::path(outcome.ledger).filename().string()));
   if (!outcome.saved_statistics) return;
   privacy.not_covered.push_back(
       fmt::format("The file {}: losses and norms of the training data", statistics_path(model)));

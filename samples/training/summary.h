@@ -16,8 +16,9 @@ struct Outcome {
   std::vector<Checkpoint::Evaluation> history;
   // Releases that are charged although their model was lost in a crash.
   std::int64_t lost_releases = 0;
-  // The model's path, if it was saved, and whether statistics were saved beside it.
+  // The paths of the model, if it was saved, and of its ledger, and whether statistics were saved.
   std::string save{};
+  std::string ledger{};
   bool saved_statistics = false;
 };
 

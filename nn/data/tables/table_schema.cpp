@@ -97,6 +97,8 @@ double TableColumn::decode(double y) const {
   return range ? std::clamp(x, range->min, range->max) : x;
 }
 
+bool TableColumn::lacks_range() const { return is_number(*this) && !range && !standardization; }
+
 std::int64_t TableColumn::category_count() const {
   return std::ssize(categories) + (other ? 1 : 0) + (missing ? 1 : 0);
 }

@@ -52,6 +52,8 @@ struct TableColumn {
   // The input that a number becomes, and the number that it was, in the range.
   double encode(double x) const;
   double decode(double y) const;
+  // True for a number of a draft without range, mean and deviation (TableSchema::load_draft).
+  bool lacks_range() const;
   // The number of categories with those for other and for missing values, in this order.
   std::int64_t category_count() const;
 };
@@ -74,6 +76,9 @@ struct TableSchema {
   static TableSchema from_json(std::string_view text, const std::string& name = "text");
   // Reads a file; also throws SystemFailure.
   static TableSchema load(const std::string& path);
+  // Reads a schema in which numbers may lack range, mean and deviation, which release_schema()
+  // finds (dp/engine/private_schema.h).
+  static TableSchema load_draft(const std::string& path);
   // The JSON form, with a line for each column, each behind its comment if there is one: equal
   // schemas have equal texts.
   std::string to_json(const std::vector<std::string>& comments = {}) const;

@@ -117,7 +117,7 @@ void take_number(Fields& fields, TableColumn& column) {
 
 void take_categories(Fields& fields, TableColumn& column) {
   const json categories = fields.take("categories");
-  check(categories.is_array(), "{}: categories are not a list", fields.where());
+  check(categories.is_array(), "{}: no list of categories", fields.where());
   for (const json& category : categories) {
     column.categories.push_back(parse_category(category, fields.where()));
   }
@@ -177,10 +177,7 @@ std::string column_text(const TableColumn& column) {
   return '{' + text + '}';
 }
 
-}  // namespace
-
-TableSchema TableSchema::from_json(std::string_view text, const std::string& name) {
-  const std::string where = "schema: " + name;
+TableSchema parse(std::string_view text, const std::string& where) {
   Fields fields(parse_json_object(text, where, limits), where);
   TableSchema schema;
   if (fields.has("delimiter")) {
@@ -197,12 +194,30 @@ TableSchema TableSchema::from_json(std::string_view text, const std::string& nam
   for (const json& column : columns) {
     schema.columns.push_back(parse_column(column, schema.columns.size() + 1, where));
   }
+  return schema;
+}
+
+}  // namespace
+
+TableSchema TableSchema::from_json(std::string_view text, const std::string& name) {
+  const std::string where = "schema: " + name;
+  TableSchema schema = parse(text, where);
   schema.validate(where);
   return schema;
 }
 
 TableSchema TableSchema::load(const std::string& path) {
   return from_json(read_file(path, max_schema_bytes), path);
+}
+
+TableSchema TableSchema::load_draft(const std::string& path) {
+  const std::string where = "schema: " + path;
+  TableSchema draft = parse(read_file(path, max_schema_bytes), where), complete = draft;
+  for (TableColumn& column : complete.columns) {
+    if (column.lacks_range()) column.range = NumberRange{};
+  }
+  complete.validate(where);
+  return draft;
 }
 
 std::string TableSchema::to_json(const std::vector<std::string>& comments) const {

@@ -1,0 +1,32 @@
+// Private schemas: what a schema must say about the numbers of a private table, paid for through
+// the ledger.
+#pragma once
+
+#include <string>
+
+#include "dp/ledger/ledger.h"
+#include "nn/data/tables/schema_guess.h"
+
+namespace sotto {
+
+struct SchemaBudget {
+  double epsilon = 0.1;
+  double delta = 1e-5;
+};
+
+// Completes a draft (TableSchema::load_draft) from the rows of a table: finds range, mean and
+// deviation of each number that has neither, and the mean for its missing values. Two releases of
+// the Gaussian mechanism over all units cost the budget together:
+//   1. the counts of units by powers of two, 0 and +-2^-20 to +-2^40. The range ends where counts
+//      rise above the noise, so that rare values are clamped;
+//   2. the moments of the values in these ranges.
+// Of a user's rows the first one counts. Header, number of units and the rest of the draft are
+// public.
+//
+// The notes of the result say which columns were paid for. Throws, without a release: std::invalid_argument for a draft in which no number lacks a range,
+// for a ledger that holds releases, and if the budget is too small for the number of units to see
+// an eighth of them, or its delta is not below 1 / units; SystemFailure where TableReader does.
+SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Ledger& ledger,
+                           const SchemaBudget& budget);
+
+}  // namespace sotto
