@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include <sotto/autograd/ops.h>
+#include <sotto/core/join.h>
 #include <sotto/nn/data/tables/table_reader.h>
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
@@ -26,6 +27,26 @@ Dataset rows_of(const std::string& csv, const TableSchema& schema, const TableOp
   std::istringstream in(csv);
   TableReader reader(in, "the made-up people", schema, options);
   return reader.next(std::numeric_limits<std::int64_t>::max());
+}
+
+Tensor parse_class_weights(const std::string& text, const std::vector<std::string>& classes) {
+  std::vector<float> weights;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) {
+    std::size_t read = 0;
+    double weight = 0;
+    try {
+      weight = std::stod(part, &read);
+    } catch (const std::logic_error&) {
+      read = 0;
+    }
+    check(read > 0 && read == part.size() && std::isfinite(weight) && weight > 0,
+          "--class-weights: '{}' is not a positive number", part);
+    weights.push_back(static_cast<float>(weight));
+  }
+  check(weights.size() == classes.size(), "--class-weights: {} weights for {} classes: {}",
+        weights.size(), classes.size(), join(classes, ", "));
+  return Tensor::from(weights, {std::ssize(weights)});
 }
 
 }  // namespace
@@ -72,7 +93,7 @@ std::vector<samples::TaskSetting> TabularTask::settings() {
   return {{"model", &network_.model},   {"hidden", &network_.hidden},
           {"layers", &network_.layers}, {"embedding", &network_.embedding},
           {"pieces", &network_.pieces}, {"test fraction", &test_fraction_},
-          {"schema", &schema_text_}};
+          {"schema", &schema_text_},    {"class weights", &class_weights_text_}};
 }
 
 void TabularTask::prepare(Settings& s) {
@@ -86,6 +107,8 @@ void TabularTask::prepare(Settings& s) {
   schema_ = data_.empty() ? people_schema() : TableSchema::load(schema_path_);
   schema_text_ = schema_->to_json();
   s.unit = privacy_unit(*schema_);
+  if (!class_weights_text_.empty())
+    class_weights_ = parse_class_weights(class_weights_text_, schema_->classes());
   make_network(network_, *schema_);  // refuses what is out of range
   // The number of units is not known before load(), which sets it.
   if (!data_.empty())
@@ -131,7 +154,8 @@ std::unique_ptr<nn::Module> TabularTask::make_model(const samples::Data& /*data*
 
 Var TabularTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   const Var outputs = forward_rows(dynamic_cast<Network&>(model), tape, batch);
-  if (!schema_->classes().empty()) return cross_entropy(outputs, batch.targets);
+  if (!schema_->classes().empty())
+    return cross_entropy(outputs, batch.targets, {.class_weights = class_weights_});
   return squared_error(outputs, tape.input(batch.targets));
 }
 

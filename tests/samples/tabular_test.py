@@ -135,6 +135,23 @@ class Training(InFolder):
         _, metadata = read_tensors(self.path("m"))
         self.assertEqual(5, json.loads(metadata["sotto.privacy"])["releases"])
 
+    def test_class_weights_multiply_the_losses_of_their_classes(self):
+        draw = random.Random(5)
+        rows = "".join(f"{draw.uniform(-1, 1):.3f},{'yes' if draw.random() < 0.2 else 'no'}\n" for _ in range(600))
+        data = self.write("rows.csv", "x,y\n" + rows)
+        schema = self.write("schema.json", json.dumps({"columns": [SCHEMA["columns"][0], SCHEMA["columns"][3]]}))
+        common = ["--data", data, "--test", data, "--schema", schema, "--delta", "1e-4", "--batch-size", "200",
+                  "--epochs", "20", "--model", "logistic"]
+        yes = {}
+        for weights in (["--class-weights", "0.025,1"], []):
+            counts = self.facts(*common, "--epsilon", "8", *weights)["confusion"]["counts"]
+            yes[bool(weights)] = counts[1] + counts[3]
+        self.assertEqual(0, yes[False])
+        self.assertGreater(yes[True], 500)
+        for weights, message in (("1", "1 weights for 2 classes: no, yes"), ("1,2,3", "3 weights"), ("1,-2", "'-2'"),
+                                 ("1,x", "'x'"), ("1,nan", "'nan'"), ("1,", "1 weights"), ("1,,2", "''")):
+            self.refused("--class-weights: " + message, "train", *common, "--class-weights", weights)
+
     def test_private_and_ordinary_training_are_compared(self):
         out = self.train(*MADE_UP, "--epsilon", "8", "--compare")
         self.assertRegex(out.splitlines()[-2], r"^without privacy: test accuracy \d+\.\d\d %, which is NOT PRIVATE$")

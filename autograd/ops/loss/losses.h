@@ -15,7 +15,7 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
   // Targets with this value are ignored.
   std::int64_t ignore_index = std::numeric_limits<std::int64_t>::min();
-  // Class weights, [C]; undefined: none.
+  // Class weights, [C]; undefined: none. They must be public: counts of private labels are not.
   Tensor class_weights = {};
 };
 
