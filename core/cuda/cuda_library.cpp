@@ -100,6 +100,20 @@ Allocator& pinned_allocator(int index) {
   });
 }
 
+namespace {
+
+// A GPU's allocator reuses memory in the order of its own work alone. The copy, which is the
+// target's work, therefore comes after the source's work so far, and the source's later work after
+// the copy.
+void copy_between(CudaRuntime& runtime, void* to, Device to_device, const void* from,
+                  Device from_device, std::size_t bytes) {
+  runtime.wait(to_device.index, *runtime.record(from_device.index));
+  runtime.copy(to, to_device, from, from_device, bytes);
+  runtime.wait(from_device.index, *runtime.record(to_device.index));
+}
+
+}  // namespace
+
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
                 std::size_t bytes) {
   if (bytes == 0) return;
@@ -107,7 +121,10 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     std::memcpy(to, from, bytes);
   } else {
     if (Capture::any()) Capture::check_copy(to, to_device, from_device);
-    cuda_runtime().copy(to, to_device, from, from_device, bytes);
+    CudaRuntime& runtime = cuda_runtime();
+    const bool between = to_device != cpu && from_device != cpu && to_device != from_device;
+    if (between) return copy_between(runtime, to, to_device, from, from_device, bytes);
+    runtime.copy(to, to_device, from, from_device, bytes);
   }
 }
 

@@ -39,8 +39,8 @@ class CudaRuntime {
   // allocate() returns nullptr when the device has no memory left. release() waits for the device.
   virtual RawMemory& memory(int index) = 0;
   virtual Backend& backend(int index) = 0;
-  // Copies bytes between the host and devices, in order with the device's other work. Returns when
-  // the host's bytes have been read or written.
+  // Copies bytes between the host and devices, in order with the device's other work; between two
+  // devices in order with the target's. Returns when the host's bytes have been read or written.
   virtual void copy(void* to, Device to_device, const void* from, Device from_device,
                     std::size_t bytes) = 0;
   // Returns when all work asked for on the device is done. Throws SystemFailure if it failed.

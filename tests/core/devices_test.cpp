@@ -8,6 +8,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/batch_loader.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_gpu_counts.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
@@ -111,6 +112,33 @@ TEST_CASE("tensors go to every device and back with their strides") {
     CHECK(there.to_vector<float>() == std::vector<float>{2, 6, 4, 8});
     CHECK(there.select(0, 1).select(0, 1).item() == 8);
     CHECK(Tensor::empty({0, 3}).to(info.device).numel() == 0);
+  }
+}
+
+TEST_CASE("a tensor that goes to another GPU may be released, and its memory used, at once") {
+  for (const Device from : gpus()) {
+    for (const Device to : gpus()) {
+      Tensor x = full({1000}, 3).to(from);
+      const void* const memory = x.view().data;
+      const Tensor there = x.to(to);
+      if (to == from) continue;
+      x = {};
+      const Tensor next = full({1000}, 4, Dtype::f32, from);
+      CHECK(next.view().data == memory);
+      run_ahead(from.index);
+      CHECK(there.to_vector<float>() == std::vector<float>(1000, 3));
+    }
+  }
+}
+
+TEST_CASE("a tensor goes to another GPU after the work that computes it") {
+  for (const Device from : gpus()) {
+    for (const Device to : gpus()) {
+      const Tensor x = full({1000}, 3).to(from);
+      const Tensor there = add(x, x).to(to);
+      run_ahead(to.index);
+      CHECK(there.to_vector<float>() == std::vector<float>(1000, 6));
+    }
   }
 }
 

@@ -1,20 +1,24 @@
 // A substitute for libsotto_cuda.so whose GPU is the host: it runs the GPU's kernels
 // (host_executor.h), in memory that the host cannot access while no primitive runs. A program that
 // confuses host and device memory fails here as on a GPU. With SOTTO_CUDA_LIBRARY set to this
-// library, the transfers of tensors are tested on machines without a GPU.
+// library, the transfers of tensors are tested on machines without a GPU. SOTTO_PRETENDED_GPUS says
+// how many GPUs there are.
+//
+// A GPU's work runs as late as can be: when the host waits for it, when another GPU waits for its
+// event, or when a test asks. Memory given back is poisoned.
 //
 // An asynchronous copy is done when something waits for it, and not before. Until then its target
 // holds poison and no primitive may use it, and the pinned memory that it reads cannot be written
 // before the host has waited. The copy must come after all work that used its target.
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <mutex>
-
-#include <sys/mman.h>
 
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
+#include "tests/fake_gpu/fake_memory.h"
 #include "tests/fake_gpu/host_executor.h"
 #include "tests/support/fake_gpu_counts.h"
 
@@ -22,264 +26,185 @@ namespace sotto {
 
 namespace {
 
-constexpr Device pretend{DeviceKind::cuda, 0};
-
-// A range of addresses, each of which is handed out once only.
-class Memory final : public RawMemory {
- public:
-  Memory()
-      : first_(static_cast<char*>(mmap(nullptr, reserved, PROT_NONE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-    if (first_ == MAP_FAILED) throw SystemFailure("no addresses for the pretended GPU");
-  }
-  void* allocate(std::size_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    const std::size_t size = (bytes + page - 1) / page * page;
-    if (used_ + size > reserved) return nullptr;
-    char* const address = first_ + used_;
-    used_ += size;
-    if (open_ > 0) protect(PROT_READ | PROT_WRITE);
-    return address;
-  }
-  void release(void*) noexcept override {}
-
-  bool holds(const void* address) const {
-    const std::lock_guard lock(mutex_);
-    const char* const at = static_cast<const char*>(address);
-    return at >= first_ && at < first_ + used_;
-  }
-  // Makes the device's memory accessible while the result lives.
-  std::shared_ptr<void> open() {
-    const std::lock_guard lock(mutex_);
-    if (open_++ == 0) protect(PROT_READ | PROT_WRITE);
-    return std::shared_ptr<void>(this, [](Memory* memory) { memory->close(); });
-  }
-
- private:
-  static constexpr std::size_t page = 4096;
-  static constexpr std::size_t reserved = std::size_t{1} << 36;
-
-  void close() {
-    const std::lock_guard lock(mutex_);
-    if (--open_ == 0) protect(PROT_NONE);
-  }
-  void protect(int rights) const {
-    if (used_ > 0) mprotect(first_, used_, rights);
-  }
-
-  mutable std::mutex mutex_;
-  char* first_;
-  std::size_t used_ = 0;
-  int open_ = 0;
-};
-
-class Pages final : public RawMemory {
- public:
-  void* allocate(std::size_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    void* const address =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (address == MAP_FAILED) return nullptr;
-    bytes_[address] = bytes;
-    return address;
-  }
-  void release(void* address) noexcept override {
-    const std::lock_guard lock(mutex_);
-    munmap(address, bytes_.extract(address).mapped());
-  }
-  void protect(const void* address, int rights) {
-    const std::lock_guard lock(mutex_);
-    const auto found = bytes_.find(const_cast<void*>(address));
-    check(found != bytes_.end(),
-          "pretended GPU: a copy beside work from memory that is not pinned");
-    mprotect(found->first, found->second, rights);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<void*, std::size_t> bytes_;
-};
-
-// An event, reached after the first `work` primitives and `copies` asynchronous copies.
-struct PretendEvent final : DeviceEvent {
-  PretendEvent(std::uint64_t work, std::uint64_t copies) : work(work), copies(copies) {}
-  std::uint64_t work, copies;
-};
-
-struct Range {
-  const char *begin, *end;
-  bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
-};
-
-Range range_of(const View& view) {
-  const auto width = static_cast<std::int64_t>(size_of(view.dtype));
-  std::int64_t last = 0;
-  for (int i = 0; i < view.rank; ++i) last += (view.size[i] - 1) * view.stride[i];
-  const char* const begin = view.as<const char>();
-  return {begin, begin + (last + 1) * width};
-}
-
-// The asynchronous copies, in order, and the last use of each piece of memory.
-class Copies {
- public:
-  Copies(Memory& memory, Pages& pinned) : memory_(memory), pinned_(pinned) {}
-
-  // The device's next work uses the memory.
-  void use(const Range& range) {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t k = done_; k < copies_.size(); ++k) {
-      check(!copies_[k].target.meets(range),
-            "pretended GPU: memory is used that a copy beside the work writes to");
-    }
-    Used& used = used_[range.begin];
-    used = {std::max(used.end, range.end), ++work_};
-  }
-  PretendEvent now() {
-    const std::lock_guard lock(mutex_);
-    return {work_, 0};
-  }
-  PretendEvent add(void* to, const void* from, std::size_t bytes, const PretendEvent& after) {
-    const std::lock_guard lock(mutex_);
-    const char* const first = static_cast<const char*>(to);
-    const Range target{first, first + bytes};
-    for (const auto& [begin, used] : used_) {
-      check(used.work <= after.work || !target.meets({begin, used.end}),
-            "pretended GPU: a copy beside the work does not wait for what used its target");
-    }
-    pinned_.protect(from, PROT_READ);
-    const auto open = memory_.open();
-    std::memset(to, 0xff, bytes);  // NaN in every floating-point type
-    copies_.push_back({target, to, from});
-    return {work_, copies_.size()};
-  }
-  void come_to(const PretendEvent& event) {
-    const std::lock_guard lock(mutex_);
-    const auto open = memory_.open();
-    for (; done_ < event.copies; ++done_) {
-      const Copy& copy = copies_[done_];
-      std::memcpy(copy.to, copy.from,
-                  static_cast<std::size_t>(copy.target.end - copy.target.begin));
-    }
-  }
-  // Called when the host has waited for the event.
-  void seen(const PretendEvent& event) {
-    come_to(event);
-    const std::lock_guard lock(mutex_);
-    for (; seen_ < event.copies; ++seen_)
-      pinned_.protect(copies_[seen_].from, PROT_READ | PROT_WRITE);
-  }
-
- private:
-  struct Copy {
-    Range target;
-    void* to;
-    const void* from;
-  };
-  struct Used {
-    const char* end = nullptr;
-    std::uint64_t work = 0;
-  };
-
-  Memory& memory_;
-  Pages& pinned_;
-  std::mutex mutex_;
-  std::deque<Copy> copies_;
-  std::size_t done_ = 0, seen_ = 0;  // indices of copies
-  std::uint64_t work_ = 0;
-  std::map<const char*, Used> used_;
-};
-
-// A captured sequence of launches.
-class Captured final : public CapturedLaunches {
- public:
-  Captured(Memory& memory, Launches launches) : memory_(memory), launches_(std::move(launches)) {}
-  void replay() override {
-    count_launch();
-    const auto open = memory_.open();
-    for (const auto& launch : launches_) launch();
-  }
-
- private:
-  Memory& memory_;
-  Launches launches_;
-};
-
 // The index of the launch that is dropped from captured work; below 0: none.
 int lost_launch = -1;
 
 // The capture of this thread; nullptr if it is not capturing.
 thread_local std::unique_ptr<Launches> capturing;
 
-class Runtime final : public CudaRuntime {
+// One GPU: its memory, and its work in the order in which it was asked for.
+class Gpu {
  public:
-  Runtime()
-      : backend_(make_device_code(
-            pretend, sotto::backend(cpu),
+  explicit Gpu(int index)
+      : device{DeviceKind::cuda, index},
+        memory([this] { run(asked()); }),
+        backend(make_device_code(
+            device, sotto::backend(cpu),
             [this](auto views) {
               for (const View* view : views) use(*view);
-              return memory_.open();
+              return nullptr;
             },
-            [] { return capturing.get(); })) {}
-  const std::vector<DeviceInfo>& devices() const override { return infos_; }
-  RawMemory& memory(int) override { return memory_; }
-  Backend& backend(int) override { return *backend_; }
-  void copy(void* to, Device to_device, const void* from, Device from_device,
-            std::size_t bytes) override {
-    check(memory_.holds(to) == (to_device != cpu) && memory_.holds(from) == (from_device != cpu),
-          "pretended GPU: a copy between other devices than it says");
-    for (const void* end : {static_cast<const void*>(to), from}) {
-      const char* const first = static_cast<const char*>(end);
-      if (memory_.holds(first)) copies_.use({first, first + bytes});
-    }
-    const bool within = to_device == from_device;
-    if (capturing && from_device != cpu)
-      return capturing->push_back([=] { std::memcpy(to, from, bytes); });
-    if (within)
-      count_launch();
-    else
-      ++waits_;
-    const auto open = memory_.open();
-    std::memcpy(to, from, bytes);
+            [this](std::function<void()> work, bool launch) {
+              if (launch && capturing) return capturing->push_back(std::move(work));
+              if (launch) count_launch();
+              add(std::move(work));
+            })) {}
+
+  void add(std::function<void()> work) {
+    const std::lock_guard lock(mutex());
+    work_.push_back(std::move(work));
   }
-  void synchronize(int) override { ++waits_; }
-  std::int64_t waits() const { return waits_; }
-  void begin_capture(int) override { capturing = std::make_unique<Launches>(); }
-  std::unique_ptr<CapturedLaunches> end_capture(int) override {
-    Launches launches = std::move(*std::exchange(capturing, nullptr));
-    if (lost_launch >= 0 && lost_launch < std::ssize(launches))
-      launches.erase(launches.begin() + lost_launch);
-    return std::make_unique<Captured>(memory_, std::move(launches));
+  // How many pieces of work the GPU was asked for.
+  std::size_t asked() const {
+    const std::lock_guard lock(mutex());
+    return done_ + work_.size();
+  }
+  // Runs the first `count` pieces, unless they have run.
+  void run(std::size_t count) {
+    const std::lock_guard lock(mutex());
+    const auto open = memory.open();
+    while (done_ < count) {
+      const std::function<void()> work = std::move(work_.front());
+      work_.pop_front();
+      ++done_;
+      work();
+    }
   }
 
-  RawMemory& pinned_memory(int) override { return pinned_; }
-  std::unique_ptr<DeviceEvent> record(int) override {
-    return std::make_unique<PretendEvent>(copies_.now());
+  const Device device;
+  Memory memory;
+  Pages pinned;
+  Copies copies{memory, pinned};
+  const std::unique_ptr<Backend> backend;
+
+ private:
+  // Of all GPUs, and locked again where one's work runs another's.
+  static std::recursive_mutex& mutex() {
+    static std::recursive_mutex mutex;
+    return mutex;
   }
-  std::unique_ptr<DeviceEvent> copy_beside(int, void* to, const void* from, std::size_t bytes,
-                                           const DeviceEvent& after) override {
-    check(memory_.holds(to), "pretended GPU: a copy to the host beside the work");
-    return std::make_unique<PretendEvent>(
-        copies_.add(to, from, bytes, static_cast<const PretendEvent&>(after)));
+  void use(const View& view) {
+    if (view.data == nullptr || view.numel() == 0) return;
+    check(memory.holds(view.data), "pretended GPU: a view of host memory");
+    copies.use(range_of(view));
   }
-  void wait(int, const DeviceEvent& event) override {
-    copies_.come_to(static_cast<const PretendEvent&>(event));
-  }
-  void synchronize(const DeviceEvent& event) override {
-    copies_.seen(static_cast<const PretendEvent&>(event));
+
+  std::deque<std::function<void()>> work_;
+  std::size_t done_ = 0;
+};
+
+// A captured sequence of launches.
+class Captured final : public CapturedLaunches {
+ public:
+  Captured(Gpu& gpu, Launches launches)
+      : gpu_(gpu), launches_(std::make_shared<Launches>(std::move(launches))) {}
+  ~Captured() override { gpu_.run(gpu_.asked()); }
+  void replay() override {
+    count_launch();
+    gpu_.add([launches = launches_] {
+      for (const auto& launch : *launches) launch();
+    });
   }
 
  private:
-  void use(const View& view) {
-    if (view.data == nullptr || view.numel() == 0) return;
-    check(memory_.holds(view.data), "pretended GPU: a view of host memory");
-    copies_.use(range_of(view));
+  Gpu& gpu_;
+  std::shared_ptr<Launches> launches_;
+};
+
+std::size_t gpus_wanted() {
+  const char* const wanted = std::getenv("SOTTO_PRETENDED_GPUS");
+  return wanted ? std::stoul(wanted) : 1;
+}
+
+class Runtime final : public CudaRuntime {
+ public:
+  Runtime() {
+    for (int index = 0; index < static_cast<int>(gpus_wanted()); ++index) {
+      gpus_.push_back(std::make_unique<Gpu>(index));
+      infos_.push_back({gpus_.back()->device, "pretended GPU", std::int64_t{1} << 36, "0.0"});
+    }
+  }
+  const std::vector<DeviceInfo>& devices() const override { return infos_; }
+  RawMemory& memory(int index) override { return gpu(index).memory; }
+  Backend& backend(int index) override { return *gpu(index).backend; }
+  void copy(void* to, Device to_device, const void* from, Device from_device,
+            std::size_t bytes) override {
+    check(lies(to, to_device) && lies(from, from_device),
+          "pretended GPU: a copy between other devices than it says");
+    use(to, to_device, bytes);
+    use(from, from_device, bytes);
+    const Device lead = to_device == cpu ? from_device : to_device;
+    const auto work = [=, this] {
+      const auto target = opened(to_device), source = opened(from_device);
+      std::memcpy(to, from, bytes);
+    };
+    if (capturing && from_device != cpu) return capturing->push_back(work);
+    const bool host = to_device == cpu || from_device == cpu;
+    if (!host) count_launch();
+    gpu(lead.index).add(work);
+    if (host) synchronize(lead.index);
+  }
+  void synchronize(int index) override {
+    ++waits_;
+    run(index);
+  }
+  std::int64_t waits() const { return waits_; }
+  void run(int index) { gpu(index).run(gpu(index).asked()); }
+  void begin_capture(int) override { capturing = std::make_unique<Launches>(); }
+  std::unique_ptr<CapturedLaunches> end_capture(int index) override {
+    Launches launches = std::move(*std::exchange(capturing, nullptr));
+    if (lost_launch >= 0 && lost_launch < std::ssize(launches))
+      launches.erase(launches.begin() + lost_launch);
+    return std::make_unique<Captured>(gpu(index), std::move(launches));
   }
 
-  std::vector<DeviceInfo> infos_{{pretend, "pretended GPU", std::int64_t{1} << 36, "0.0"}};
-  Memory memory_;
-  Pages pinned_;
-  Copies copies_{memory_, pinned_};
-  std::unique_ptr<Backend> backend_;
+  RawMemory& pinned_memory(int index) override { return gpu(index).pinned; }
+  std::unique_ptr<DeviceEvent> record(int index) override {
+    auto event = std::make_unique<PretendEvent>();
+    event->gpu = index;
+    event->queued = gpu(index).asked();
+    event->work = gpu(index).copies.uses();
+    return event;
+  }
+  std::unique_ptr<DeviceEvent> copy_beside(int index, void* to, const void* from, std::size_t bytes,
+                                           const DeviceEvent& after) override {
+    check(lies(to, gpu(index).device), "pretended GPU: a copy to the host beside the work");
+    const PretendEvent& before = pretended_event(after);
+    gpu(before.gpu).run(before.queued);
+    auto event = std::make_unique<PretendEvent>();
+    event->gpu = index;
+    event->copies = gpu(index).copies.add(to, from, bytes, before);
+    return event;
+  }
+  void wait(int index, const DeviceEvent& event) override {
+    const PretendEvent& before = pretended_event(event);
+    gpu(before.gpu).copies.come_to(before.copies);
+    gpu(index).add([&other = gpu(before.gpu), queued = before.queued] { other.run(queued); });
+  }
+  void synchronize(const DeviceEvent& event) override {
+    const PretendEvent& before = pretended_event(event);
+    gpu(before.gpu).run(before.queued);
+    gpu(before.gpu).copies.seen(before.copies);
+  }
+
+ private:
+  Gpu& gpu(int index) { return *gpus_.at(static_cast<std::size_t>(index)); }
+  std::shared_ptr<void> opened(Device device) {
+    return device == cpu ? nullptr : gpu(device.index).memory.open();
+  }
+  // Whether the address is of the device's memory.
+  bool lies(const void* address, Device device) const {
+    return std::all_of(gpus_.begin(), gpus_.end(), [&](const auto& gpu) {
+      return gpu->memory.holds(address) == (gpu->device == device);
+    });
+  }
+  void use(const void* address, Device device, std::size_t bytes) {
+    const char* const first = static_cast<const char*>(address);
+    if (device != cpu) gpu(device.index).copies.use({first, first + bytes});
+  }
+
+  std::vector<DeviceInfo> infos_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
   std::atomic<std::int64_t> waits_ = 0;
 };
 
@@ -298,6 +223,10 @@ extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda
 
 extern "C" __attribute__((visibility("default"))) sotto::PretendedCounts sotto_pretended_counts() {
   return {sotto::launches_at_once(), sotto::runtime().waits()};
+}
+
+extern "C" __attribute__((visibility("default"))) void sotto_pretended_run(int gpu) {
+  sotto::runtime().run(gpu);
 }
 
 extern "C" __attribute__((visibility("default"))) void sotto_pretended_lose(int launch) {

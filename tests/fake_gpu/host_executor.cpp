@@ -125,49 +125,48 @@ void run_team(std::int64_t count, const auto& f) {
   }
 }
 
+// Counts work as a launch and does it, or hands it on.
+void launch(const OnLaunch& on_launch, std::function<void()> work) {
+  if (on_launch) return on_launch(std::move(work), true);
+  count_launch();
+  work();
+}
+
 // A plan whose runs count as launches.
 class LaunchedPlan final : public ConvPlan {
  public:
-  LaunchedPlan(std::shared_ptr<const ConvPlan> plan, Launches* later)
-      : plan_(std::move(plan)), later_(later) {}
+  LaunchedPlan(std::shared_ptr<const ConvPlan> plan, const OnLaunch& on_launch)
+      : plan_(std::move(plan)), on_launch_(on_launch) {}
   void run(void* x, void* w, void* y) const override {
-    if (!later_) {
-      count_launch();
-      return plan_->run(x, w, y);
-    }
-    later_->push_back([plan = plan_, x, w, y] { plan->run(x, w, y); });
+    launch(on_launch_, [plan = plan_, x, w, y] { plan->run(x, w, y); });
   }
 
  private:
   std::shared_ptr<const ConvPlan> plan_;
-  Launches* later_;
+  const OnLaunch& on_launch_;
 };
 
 class LaunchedAttention final : public AttentionPlan {
  public:
-  explicit LaunchedAttention(Launches* later) : later_(later) {}
+  explicit LaunchedAttention(const OnLaunch& on_launch) : on_launch_(on_launch) {}
   void run(const AttentionProblem& problem) const override {
-    if (!later_) {
-      count_launch();
-      return HostAttentionPlan().run(problem);
-    }
-    later_->push_back([problem] { HostAttentionPlan().run(problem); });
+    launch(on_launch_, [problem] { HostAttentionPlan().run(problem); });
   }
 
  private:
-  Launches* later_;
+  const OnLaunch& on_launch_;
 };
 
 class HostExec {
  public:
-  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, Launches* later,
+  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, const OnLaunch& on_launch,
            bool tf32)
       : device_(device),
         products_(products),
         guard_(std::move(guard)),
-        later_(later),
+        on_launch_(on_launch),
         tf32_(tf32),
-        attention_(later) {}
+        attention_(on_launch) {}
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
     launch([f, count] { run_each(count, f); });
@@ -179,7 +178,16 @@ class HostExec {
   void copy(const void* from, void* to, std::size_t bytes) const {
     launch([=] { std::memcpy(to, from, bytes); });
   }
-  void bring(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+  void bring(const void* from, void* to, std::size_t bytes) const {
+    if (!on_launch_) {
+      std::memcpy(to, from, bytes);
+      return;
+    }
+    const auto* const first = static_cast<const std::byte*>(from);
+    on_launch_([to, copy = std::vector(
+                        first, first + bytes)] { std::memcpy(to, copy.data(), copy.size()); },
+               false);
+  }
   // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
     product(a, b, beta, c, false);
@@ -199,8 +207,8 @@ class HostExec {
     const std::int64_t samples = problem.x.size[0];
     if (samples % 2 == 0 || (problem.x.dtype != problem.w.dtype && samples % 4 == 3))
       return nullptr;
-    plans_.push_back(
-        std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
+    plans_.push_back(std::make_unique<LaunchedPlan>(
+        std::make_shared<HostConvPlan>(products_, problem), on_launch_));
     return plans_.back().get();
   }
   // Attention has gaps, too: 24 features have no plan, 40 have a forward plan only.
@@ -212,19 +220,12 @@ class HostExec {
 
  private:
   // As on a GPU, a launch copies its arguments.
-  template <class F>
-  void launch(F&& f) const {
-    if (!later_) {
-      count_launch();
-      return f();
-    }
-    later_->push_back(std::forward<F>(f));
-  }
+  void launch(std::function<void()> work) const { sotto::launch(on_launch_, std::move(work)); }
 
   Device device_;
   Backend& products_;
   std::shared_ptr<void> guard_;
-  Launches* later_;
+  const OnLaunch& on_launch_;
   bool tf32_;
   LaunchedAttention attention_;
   mutable std::vector<std::unique_ptr<LaunchedPlan>> plans_;
@@ -250,8 +251,8 @@ class HostBackend final : public DeviceBackend<HostExec> {
 
  protected:
   HostExec execution(const char*, Views views) override {
-    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr,
-                    on_launch_ ? on_launch_() : nullptr, tf32_ && !NoTf32Scope::wanted());
+    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr, on_launch_,
+                    tf32_ && !NoTf32Scope::wanted());
   }
 
  private:

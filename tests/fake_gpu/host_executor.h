@@ -18,10 +18,12 @@ using OnCall = std::function<std::shared_ptr<void>(std::initializer_list<const V
 
 // Work asked of a device, to be done later.
 using Launches = std::vector<std::function<void()>>;
-// Returns the list to which work is appended; nullptr: the work is done at once.
-using OnLaunch = std::function<Launches*()>;
+// Takes a piece of work, to be done later; `launch` is false for a copy of the host's bytes.
+// Without it work is done at once.
+using OnLaunch = std::function<void(std::function<void()> work, bool launch)>;
 
-// The number of immediate launches of all backends: kernels, products, plans and copies.
+// The number of launches that are not captured, of all backends: kernels, products, plans and
+// copies.
 std::atomic<std::int64_t>& launches_at_once();
 // The index of the launch that fails; below 0: none.
 std::atomic<std::int64_t>& failing_launch();

@@ -28,6 +28,11 @@ inline std::optional<PretendedCounts> pretended_counts() {
   return ask ? std::optional(ask()) : std::nullopt;
 }
 
+// Runs what the fake GPU was asked for, as if it were the fastest of all; nothing without one.
+inline void run_ahead(int gpu) {
+  if (auto* const run = pretended<void(int)>("sotto_pretended_run")) run(gpu);
+}
+
 // Captured work from now on drops launch number `launch`; below 0: none. Returns false without a
 // fake GPU.
 inline bool lose_launch(int launch) {

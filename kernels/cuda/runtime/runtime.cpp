@@ -11,6 +11,12 @@ namespace sotto {
 
 namespace {
 
+// Clears the error of a call that cannot throw, or the next launch would report it as its own. An
+// error of earlier work stays, and the next call reports it.
+void forget_failure(cudaError_t status) noexcept {
+  if (status != cudaSuccess) cudaGetLastError();
+}
+
 // The memory of one GPU, through CUDA's own allocator.
 class DeviceMemory final : public RawMemory {
  public:
@@ -26,8 +32,7 @@ class DeviceMemory final : public RawMemory {
     cuda_check(Call("allocate", state_.device()), "cudaMalloc", status);
     return address;
   }
-  // An error here comes from earlier work, and the next call reports it.
-  void release(void* address) noexcept override { cudaFree(address); }
+  void release(void* address) noexcept override { forget_failure(cudaFree(address)); }
 
  private:
   const DeviceState& state_;
@@ -48,7 +53,7 @@ class PinnedMemory final : public RawMemory {
     cuda_check(Call("allocate pinned memory", state_.device()), "cudaHostAlloc", status);
     return address;
   }
-  void release(void* address) noexcept override { cudaFreeHost(address); }
+  void release(void* address) noexcept override { forget_failure(cudaFreeHost(address)); }
 
  private:
   const DeviceState& state_;
@@ -135,10 +140,6 @@ class Runtime final : public CudaRuntime {
             std::size_t bytes) override {
     const Device lead = to_device == cpu ? from_device : to_device;
     const Call call("copy", lead);
-    // A copy between GPUs must wait for the source's work.
-    if (to_device != cpu && from_device != cpu && to_device != from_device) {
-      synchronize(from_device.index);
-    }
     const DeviceState& state = gpu(lead.index).state;
     // A copy from or to the host is never captured.
     const bool within = to_device == from_device;
