@@ -25,9 +25,9 @@ bool wants_fast() {
   return fast;
 }
 
-// The key of a problem, by which plans are cached.
-Numbers key_of(const DeviceState& state, const ConvProblem& p) {
-  Numbers key{state.device().index, static_cast<int>(p.pass), p.tf32, p.window.groups};
+// The key of a problem, by which plans are cached: one found with trials is another's.
+Numbers key_of(const DeviceState& state, const ConvProblem& p, bool trials) {
+  Numbers key{state.device().index, static_cast<int>(p.pass), p.tf32, p.window.groups, trials};
   for (const View* v : {&p.x, &p.w, &p.y}) append_form(key, *v);
   for (const std::int64_t* list :
        {p.window.stride, p.window.before, p.window.after, p.window.dilation}) {
@@ -56,35 +56,47 @@ class LibraryConv final : public ConvPlan {
   LibraryPlan plan_;
 };
 
+class TimedEvent {
+ public:
+  TimedEvent(const Call& call, cudaStream_t stream) {
+    cuda_check(call, "cudaEventCreate", cudaEventCreate(&event_));
+    const cudaError_t status = cudaEventRecord(event_, stream);
+    if (status != cudaSuccess) cudaEventDestroy(event_);
+    cuda_check(call, "cudaEventRecord", status);
+  }
+  TimedEvent(const TimedEvent&) = delete;
+  TimedEvent& operator=(const TimedEvent&) = delete;
+  ~TimedEvent() { cudaEventDestroy(event_); }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 // Milliseconds of several runs, after one warm-up run.
 float time_of(const DeviceState& state, const Call& call, const LibraryConv& plan,
               const ConvProblem& problem) {
   constexpr int runs = 3;
-  cudaEvent_t begin = nullptr, end = nullptr;
-  cuda_check(call, "cudaEventCreate", cudaEventCreate(&begin));
-  cuda_check(call, "cudaEventCreate", cudaEventCreate(&end));
-  for (int i = 0; i <= runs; ++i) {
-    if (i == 1) cuda_check(call, "cudaEventRecord", cudaEventRecord(begin, state.stream()));
-    plan.launch(problem.x.data, problem.w.data, problem.y.data);
-  }
-  cuda_check(call, "cudaEventRecord", cudaEventRecord(end, state.stream()));
-  cuda_check(call, "cudaEventSynchronize", cudaEventSynchronize(end));
+  const auto run = [&] { plan.launch(problem.x.data, problem.w.data, problem.y.data); };
+  run();
+  const TimedEvent begin(call, state.stream());
+  for (int i = 0; i < runs; ++i) run();
+  const TimedEvent end(call, state.stream());
+  cuda_check(call, "cudaEventSynchronize", cudaEventSynchronize(end.get()));
   float time = 0;
-  cuda_check(call, "cudaEventElapsedTime", cudaEventElapsedTime(&time, begin, end));
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
+  cuda_check(call, "cudaEventElapsedTime", cudaEventElapsedTime(&time, begin.get(), end.get()));
   return time / runs;
 }
 
-std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const ConvProblem& problem) try {
+std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const ConvProblem& problem,
+                                       bool trials) try {
   const Call call("conv", state.device(), {&problem.x, &problem.w, &problem.y});
-  const bool fast = wants_fast();
   std::unique_ptr<LibraryConv> best;
   float min = 0;
   for (Descriptor& plan :
-       conv_plans(call, PlanTarget(state, call), problem, fast, fast ? max_trials : 1)) {
+       conv_plans(call, PlanTarget(state, call), problem, trials, trials ? max_trials : 1)) {
     auto one = std::make_unique<LibraryConv>(state, problem, call, std::move(plan));
-    const float time = fast ? time_of(state, call, *one, problem) : 0;
+    const float time = trials ? time_of(state, call, *one, problem) : 0;
     if (best && time >= min) continue;
     best = std::move(one);
     min = time;
@@ -101,7 +113,10 @@ const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem) {
       !library_aligned(problem.y)) {
     return nullptr;
   }
-  return kept_plan<LibraryConv>(key_of(state, problem), [&] { return find_plan(state, problem); });
+  // Work that is captured cannot be timed.
+  const bool trials = wants_fast() && state.stream() == state.main_stream();
+  return kept_plan<LibraryConv>(key_of(state, problem, trials),
+                                [&] { return find_plan(state, problem, trials); });
 }
 
 }  // namespace sotto
