@@ -43,6 +43,10 @@ Capture::~Capture() = default;
 void Capture::add(const std::function<void()>& work) {
   check(!current, "capture: inside of another capture");
   CudaRuntime& runtime = cuda_runtime();
+  // Under a limit new blocks push cached ones out, for which the device would have to be waited
+  // for.
+  Allocator& memory = allocator(device_);
+  if (memory.limit() != 0) memory.release_cached();
   runtime.begin_capture(device_.index);
   try {
     const Running running(*this);

@@ -32,12 +32,18 @@ int lost_launch = -1;
 // The capture of this thread; nullptr if it is not capturing.
 thread_local std::unique_ptr<Launches> capturing;
 
+// Whether this thread gave memory back while it was capturing, which may end a capture.
+thread_local bool given_back_while_capturing = false;
+
 // One GPU: its memory, and its work in the order in which it was asked for.
 class Gpu {
  public:
   explicit Gpu(int index)
       : device{DeviceKind::cuda, index},
-        memory([this] { run(asked()); }),
+        memory([this] {
+          given_back_while_capturing = capturing != nullptr;
+          run(asked());
+        }),
         backend(make_device_code(
             device, sotto::backend(cpu),
             [this](auto views) {
@@ -153,6 +159,8 @@ class Runtime final : public CudaRuntime {
   void begin_capture(int) override { capturing = std::make_unique<Launches>(); }
   std::unique_ptr<CapturedLaunches> end_capture(int index) override {
     Launches launches = std::move(*std::exchange(capturing, nullptr));
+    if (std::exchange(given_back_while_capturing, false))
+      throw SystemFailure("pretended GPU: memory was given back during a capture");
     if (lost_launch >= 0 && lost_launch < std::ssize(launches))
       launches.erase(launches.begin() + lost_launch);
     return std::make_unique<Captured>(gpu(index), std::move(launches));

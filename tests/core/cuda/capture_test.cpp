@@ -117,6 +117,22 @@ TEST_CASE("memory of captured work is released with it") {
   });
 }
 
+TEST_CASE("a capture under a limit does not give back memory, for which it would have to wait") {
+  for_each_gpu([](Device device) {
+    Allocator& memory = allocator(device);
+    const Tensor x = counted(5000, 0, device);
+    memory.release_cached();
+    counted(6000, 0, device);  // cached, of another size
+    memory.set_limit(memory.statistics().current + 2 * Allocator::size_class(20000));
+    Capture capture(device);
+    Tensor y;
+    CHECK_NOTHROW(capture.add([&] { y = scale(scale(x, 2), 3); }));
+    memory.set_limit(0);
+    capture.replay(0);
+    CHECK(y.select(0, 7).item() == 42);
+  });
+}
+
 TEST_CASE("other threads work on while one captures") {
   for_each_gpu([](Device device) {
     const Tensor x = counted(100, 0, device), y = zeros({100}, Dtype::f32, device),
