@@ -42,4 +42,23 @@ inline bool fold_batch(View& a, View& b, View& c) {
   return true;
 }
 
+// Items that one call of a library may have: some kernels count them in a grid's third axis.
+inline constexpr std::int64_t max_batch = 65535;
+
+// Calls f(a, b, c) for the product c = a b, or for parts of at most max_batch items of its batch.
+template <class F>
+void for_parts_of_batch(const View& a, const View& b, const View& c, F f) {
+  const std::int64_t items = c.rank == 3 ? c.size[0] : 1;
+  if (items <= max_batch) return f(a, b, c);
+  for (std::int64_t first = 0; first < items; first += max_batch) {
+    const auto part = [&](View v) {
+      if (v.rank < 3) return v;
+      v.data = v.as<char>() + first * v.stride[0] * static_cast<std::int64_t>(size_of(v.dtype));
+      v.size[0] = items - first < max_batch ? items - first : max_batch;
+      return v;
+    };
+    f(part(a), part(b), part(c));
+  }
+}
+
 }  // namespace sotto

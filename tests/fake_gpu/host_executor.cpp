@@ -19,6 +19,7 @@
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/rowwise.h"
 #include "kernels/cuda/unary.h"
+#include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
 #include "tests/support/host_attention.h"
 
@@ -193,8 +194,11 @@ class HostExec {
     product(a, b, beta, c, false);
   }
   void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
-    launch([products = &products_, a, b, beta, c, tf32] {
-      products->gemm(Factor(*products, a, tf32).view(), Factor(*products, b, tf32).view(), beta, c);
+    for_parts_of_batch(a, b, c, [&](View x, View y, View z) {
+      launch([products = &products_, x, y, beta, z, tf32] {
+        products->gemm(Factor(*products, x, tf32).view(), Factor(*products, y, tf32).view(), beta,
+                       z);
+      });
     });
   }
   static constexpr std::int64_t scratch_bytes() {

@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "core/threads/parallel.h"
 #include "kernels/host_device/bf16_split.h"
+#include "kernels/host_device/fold_batch.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/captured_setup.h"
+#include "tests/support/fake_gpu_counts.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/throws.h"
 
@@ -310,4 +314,20 @@ TEST_CASE(
       }
     });
   }
+}
+
+TEST_CASE("a GPU's product of more items than a library takes is made in parts") {
+  for_each_gpu([](Device device) {
+    constexpr std::int64_t items = 2 * max_batch + 5;
+    std::vector<float> numbers(2 * items);
+    std::iota(numbers.begin(), numbers.end(), 0.0f);
+    const Tensor a = Tensor::from(numbers, {items, 1, 2}).to(device);
+    const auto before = pretended_counts();
+    const Tensor y = gemm(a, a.transpose(1, 2));
+    if (before) CHECK(pretended_counts()->launches - before->launches == 3);
+    for (const std::int64_t item : {std::int64_t{0}, max_batch, 2 * max_batch, items - 1}) {
+      const auto x = static_cast<double>(2 * item);
+      CHECK(y.select(0, item).item() == Approx(x * x + (x + 1) * (x + 1)));
+    }
+  });
 }

@@ -80,7 +80,9 @@ void CudaExec::product(View a, View b, double beta, View c, bool tf32) const {
   }
   fold_batch(a, b, c);
   const Readable left(*this, a), right(*this, b);
-  library_product(state_, call_, left.view(), right.view(), beta, c, tf32);
+  for_parts_of_batch(left.view(), right.view(), c, [&](View x, View y, View z) {
+    library_product(state_, call_, x, y, beta, z, tf32);
+  });
 }
 
 void CudaExec::affine(const View& a, const View& b, const View& bias, const View& c) const {
