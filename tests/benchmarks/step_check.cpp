@@ -35,6 +35,17 @@ Sums private_sums(nn::Module& model, const models::Entry& entry, const models::E
   return sums;
 }
 
+// Sample `n` in each row of a batch of the same size, which the device multiplies by the same
+// kernels as the batch: in 16 bits those of another size round differently, and a deep network
+// spreads that through its layers.
+models::Examples copies_of(const models::Examples& samples, std::int64_t n) {
+  const auto copies = [&](const Tensor& x) {
+    const std::vector<Tensor> parts(static_cast<std::size_t>(x.size(0)), x.slice(0, n, n + 1));
+    return concat(parts, 0);
+  };
+  return {copies(samples.inputs), copies(samples.labels)};
+}
+
 double squared_length(const std::vector<double>& x) {
   double sum = 0;
   for (const double value : x) sum += value * value;
@@ -63,10 +74,12 @@ double step_error(nn::Module& model, const models::Entry& entry, const models::E
                   Dtype precision, const std::vector<ClipGroup>& groups, const ClipOptions& options,
                   ClipPasses passes) {
   Sums expected;
-  for (std::int64_t n = 0; n < samples.inputs.size(0); ++n) {
-    const models::Examples one{samples.inputs.slice(0, n, n + 1),
-                               samples.labels.slice(0, n, n + 1)};
-    const Sums gradient = ordinary_sums(model, entry, one, precision);
+  const std::int64_t count = samples.inputs.size(0);
+  for (std::int64_t n = 0; n < count; ++n) {
+    Sums gradient = ordinary_sums(model, entry, copies_of(samples, n), precision);
+    for (auto& [parameter, values] : gradient) {
+      for (double& value : values) value /= static_cast<double>(count);
+    }
     const auto factors = factors_of(gradient, groups);
     for (const auto& [parameter, values] : gradient) {
       std::vector<double>& sum = expected[parameter];

@@ -5,7 +5,8 @@
 // how many GPUs there are.
 //
 // A GPU's work runs as late as can be: when the host waits for it, when another GPU waits for its
-// event, or when a test asks. Memory given back is poisoned.
+// event, or when a test asks; with SOTTO_PRETENDED_DRY=1 never, and what was asked for can be
+// counted. Memory given back is poisoned.
 //
 // An asynchronous copy is done when something waits for it, and not before. Until then its target
 // holds poison and no primitive may use it, and the pinned memory that it reads cannot be written
@@ -57,6 +58,7 @@ class Gpu {
             })) {}
 
   void add(std::function<void()> work) {
+    if (dry()) return;
     const std::lock_guard lock(mutex());
     work_.push_back(std::move(work));
   }
@@ -146,6 +148,7 @@ class Runtime final : public CudaRuntime {
     };
     if (capturing && from_device != cpu) return capturing->push_back(work);
     const bool host = to_device == cpu || from_device == cpu;
+    if (dry() && to_device == cpu) std::memset(to, 0, bytes);
     if (!host) count_launch();
     gpu(lead.index).add(work);
     if (host) synchronize(lead.index);
@@ -231,6 +234,11 @@ extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda
 
 extern "C" __attribute__((visibility("default"))) sotto::PretendedCounts sotto_pretended_counts() {
   return {sotto::launches_at_once(), sotto::runtime().waits()};
+}
+
+extern "C" __attribute__((visibility("default"))) std::vector<sotto::PrimitiveWork>*
+sotto_pretended_work() {
+  return &sotto::recorded_work();
 }
 
 extern "C" __attribute__((visibility("default"))) void sotto_pretended_run(int gpu) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <barrier>
 #include <bit>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "kernels/cuda/pool.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/rowwise.h"
+#include "kernels/cuda/runtime/gpu_costs.h"
 #include "kernels/cuda/unary.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
@@ -126,6 +128,27 @@ void run_team(std::int64_t count, const auto& f) {
   }
 }
 
+double bytes_of(const View& x) {
+  double elements = x.data ? 1 : 0;
+  for (int axis = 0; axis < x.rank; ++axis) {
+    if (x.stride[axis] != 0) elements *= static_cast<double>(x.size[axis]);
+  }
+  return elements * static_cast<double>(size_of(x.dtype));
+}
+
+// Adds to what the primitive at hand asks for.
+void record(double bytes, double flops, Dtype dtype) {
+  if (!dry()) return;
+  PrimitiveWork& work = recorded_work().back();
+  work.bytes += bytes;
+  work.flops += flops;
+  if (flops > 0) work.narrow = size_of(dtype) == 2;
+}
+
+void record_product(const View& a, const View& c) {
+  record(0, 2 * static_cast<double>(c.numel() * a.size[a.rank - 1]), a.dtype);
+}
+
 // Counts work as a launch and does it, or hands it on.
 void launch(const OnLaunch& on_launch, std::function<void()> work) {
   if (on_launch) return on_launch(std::move(work), true);
@@ -136,13 +159,19 @@ void launch(const OnLaunch& on_launch, std::function<void()> work) {
 // A plan whose runs count as launches.
 class LaunchedPlan final : public ConvPlan {
  public:
-  LaunchedPlan(std::shared_ptr<const ConvPlan> plan, const OnLaunch& on_launch)
-      : plan_(std::move(plan)), on_launch_(on_launch) {}
+  LaunchedPlan(Backend& engine, const ConvProblem& problem, const OnLaunch& on_launch)
+      : problem_(problem),
+        plan_(std::make_shared<HostConvPlan>(engine, problem)),
+        on_launch_(on_launch) {}
   void run(void* x, void* w, void* y) const override {
+    const View& weight = problem_.w;
+    const double taps = static_cast<double>(weight.numel() / weight.size[0]);
+    record(0, 2 * taps * static_cast<double>(problem_.y.numel()), problem_.x.dtype);
     launch(on_launch_, [plan = plan_, x, w, y] { plan->run(x, w, y); });
   }
 
  private:
+  ConvProblem problem_;
   std::shared_ptr<const ConvPlan> plan_;
   const OnLaunch& on_launch_;
 };
@@ -151,6 +180,10 @@ class LaunchedAttention final : public AttentionPlan {
  public:
   explicit LaunchedAttention(const OnLaunch& on_launch) : on_launch_(on_launch) {}
   void run(const AttentionProblem& problem) const override {
+    // Two products forwards, and five back.
+    const FusedAttention& a = problem.forward;
+    const double product = 2 * static_cast<double>(a.q.numel() * a.keys());
+    record(0, (problem.backward ? 5 : 2) * product / (a.causal ? 2 : 1), a.q.dtype);
     launch(on_launch_, [problem] { HostAttentionPlan().run(problem); });
   }
 
@@ -191,9 +224,11 @@ class HostExec {
   }
   // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
+    record(bytes_of(a) + bytes_of(b) + bytes_of(c), 0, a.dtype);
     product(a, b, beta, c, false);
   }
   void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
+    record_product(a, c);
     for_parts_of_batch(a, b, c, [&](View x, View y, View z) {
       launch([products = &products_, x, y, beta, z, tf32] {
         products->gemm(Factor(*products, x, tf32).view(), Factor(*products, y, tf32).view(), beta,
@@ -201,24 +236,31 @@ class HostExec {
       });
     });
   }
-  static constexpr std::int64_t scratch_bytes() {
-    return 1 << 12;
-  }  // small, so that work is split into chunks
+  void affine(const View& a, const View& b, const View& bias, const View& c) const {
+    record_product(a, c);
+    launch([products = &products_, a, b, bias, c, tf32 = tf32_] {
+      products->affine(Factor(*products, a, tf32).view(), Factor(*products, b, tf32).view(), bias,
+                       c);
+    });
+  }
+  // Small, so that work is split into chunks, or a GPU's.
+  static std::int64_t scratch_bytes() { return dry() ? 1 << 28 : 1 << 12; }
   Device device() const { return device_; }
   // A library with gaps: an even number of samples has no plan (im2col is tested), and images with
   // fewer bits than the weight gradient have one only for 4 k + 1 samples.
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     const std::int64_t samples = problem.x.size[0];
-    if (samples % 2 == 0 || (problem.x.dtype != problem.w.dtype && samples % 4 == 3))
+    if (dry() && problem.x.dtype == Dtype::f64) return nullptr;
+    if (!dry() && (samples % 2 == 0 || (problem.x.dtype != problem.w.dtype && samples % 4 == 3)))
       return nullptr;
-    plans_.push_back(std::make_unique<LaunchedPlan>(
-        std::make_shared<HostConvPlan>(products_, problem), on_launch_));
+    plans_.push_back(std::make_unique<LaunchedPlan>(products_, problem, on_launch_));
     return plans_.back().get();
   }
   // Attention has gaps, too: 24 features have no plan, 40 have a forward plan only.
   const AttentionPlan* attention_plan(const AttentionProblem& problem) const {
     const std::int64_t features = problem.forward.q.size[3];
-    return features == 24 || (features == 40 && problem.backward) ? nullptr : &attention_;
+    return !dry() && (features == 24 || (features == 40 && problem.backward)) ? nullptr
+                                                                              : &attention_;
   }
   bool tf32() const { return tf32_; }
 
@@ -244,6 +286,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
         on_launch_(std::move(on_launch)) {}
   std::string name() const override { return "device code on the host"; }
   CostModel costs() const override {
+    if (dry()) return gpu_costs();
     CostModel costs = products_.costs();
     costs.shifted_adds = 0;  // no ghost norms by products of pixels
     return costs;
@@ -252,9 +295,24 @@ class HostBackend final : public DeviceBackend<HostExec> {
     const HostExec exec = execution("gemm", {&a, &b, &c});
     exec.product(a, b, beta, c, exec.tf32());
   }
+  void affine(View a, View b, View bias, View c) override {
+    execution("affine", {&a, &b, &bias, &c}).affine(a, b, bias, c);
+  }
+  void update(std::span<const UpdateArray> arrays, View faults) override {
+    DeviceBackend::update(arrays, faults);
+    for (const UpdateArray& array : arrays) {
+      const double element = static_cast<double>(size_of(array.dtype));
+      const double numbers = 3 + 2 * count_states(array), noise = array.noise ? 8 : 0;
+      record(static_cast<double>(array.count) * (element * numbers + noise), 0, array.dtype);
+    }
+  }
 
  protected:
-  HostExec execution(const char*, Views views) override {
+  HostExec execution(const char* name, Views views) override {
+    if (dry()) {
+      recorded_work().push_back({.name = name});
+      for (const View* view : views) record(bytes_of(*view), 0, view->dtype);
+    }
     return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr, on_launch_,
                     tf32_ && !NoTf32Scope::wanted());
   }
@@ -269,6 +327,16 @@ class HostBackend final : public DeviceBackend<HostExec> {
 
 }  // namespace
 
+bool dry() {
+  static const bool wanted = std::getenv("SOTTO_PRETENDED_DRY") != nullptr;
+  return wanted;
+}
+
+std::vector<PrimitiveWork>& recorded_work() {
+  static std::vector<PrimitiveWork> work;
+  return work;
+}
+
 std::atomic<std::int64_t>& launches_at_once() {
   static std::atomic<std::int64_t> count = 0;
   return count;
@@ -280,6 +348,7 @@ std::atomic<std::int64_t>& failing_launch() {
 }
 
 void count_launch() {
+  if (!recorded_work().empty()) ++recorded_work().back().launches;
   if (launches_at_once()++ == failing_launch())
     throw SystemFailure("pretended GPU: too many resources requested for launch");
 }

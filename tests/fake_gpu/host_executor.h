@@ -22,6 +22,19 @@ using Launches = std::vector<std::function<void()>>;
 // Without it work is done at once.
 using OnLaunch = std::function<void(std::function<void()> work, bool launch)>;
 
+// What one primitive asks of a device.
+struct PrimitiveWork {
+  const char* name = "";
+  double bytes = 0;     // of its operands, and of those of products on its scratch
+  double flops = 0;     // of products, convolutions and attention
+  bool narrow = false;  // products of 16 bits
+  std::int64_t launches = 0;
+};
+// With SOTTO_PRETENDED_DRY=1 no work is done, however large, and what is asked for is recorded: as
+// a GPU with its libraries would be asked, which have no gaps then.
+bool dry();
+std::vector<PrimitiveWork>& recorded_work();
+
 // The number of launches that are not captured, of all backends: kernels, products, plans and
 // copies.
 std::atomic<std::int64_t>& launches_at_once();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <vector>
 
 #include <dlfcn.h>
 
@@ -31,6 +32,13 @@ inline std::optional<PretendedCounts> pretended_counts() {
 // Runs what the fake GPU was asked for, as if it were the fastest of all; nothing without one.
 inline void run_ahead(int gpu) {
   if (auto* const run = pretended<void(int)>("sotto_pretended_run")) run(gpu);
+}
+
+// What the primitives asked of a fake GPU that does no work (host_executor.h).
+struct PrimitiveWork;
+inline std::vector<PrimitiveWork>* pretended_work() {
+  auto* const work = pretended<std::vector<PrimitiveWork>*()>("sotto_pretended_work");
+  return work ? work() : nullptr;
 }
 
 // Captured work from now on drops launch number `launch`; below 0: none. Returns false without a

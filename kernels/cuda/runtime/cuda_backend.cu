@@ -5,6 +5,7 @@
 #include "kernels/cuda/copy_fill.h"
 #include "kernels/cuda/runtime/device_backend.h"
 #include "kernels/cuda/runtime/execution.cuh"
+#include "kernels/cuda/runtime/gpu_costs.h"
 #include "kernels/cuda/runtime/scratch.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
@@ -43,11 +44,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   explicit CudaBackend(DeviceState& state) : state_(state) {}
   std::string name() const override { return "cuda"; }
 
-  // From the data sheet of an H200 (Nvidia, 2024), not measured: f32 products outside of the tensor
-  // cores, and memory. Only the ratios matter.
-  CostModel costs() const override {
-    return {.gram_flops = 20e12, .rows_flops = 20e12, .sum_flops = 40e12, .bytes = 4e12};
-  }
+  CostModel costs() const override { return gpu_costs(); }
 
   void gemm(View a, View b, double beta, View c) override {
     const CudaExec exec = execution("gemm", {&a, &b, &c});

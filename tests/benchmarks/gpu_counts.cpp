@@ -1,0 +1,146 @@
+// Counts what a training step asks of a GPU: launches, waits of the host, and bytes of operands,
+// for large networks in bf16, ordinary and private; and estimates from that how long a step takes.
+// It needs no GPU, but a pretended one that does no work:
+//   SOTTO_CUDA_LIBRARY=tests/libfake_gpu.so SOTTO_PRETENDED_DRY=1 tests/bench_gpu_counts
+// Prints one JSON line for each network and mode.
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "autograd/sink.h"
+#include "core/devices.h"
+#include "core/error.h"
+#include "dp/engine/engine.h"
+#include "nn/optim/optimizer.h"
+#include "tests/benchmarks/sized_models.h"
+#include "tests/fake_gpu/host_executor.h"
+#include "tests/support/fake_gpu_counts.h"
+
+using namespace sotto;
+using nlohmann::json;
+
+namespace {
+
+constexpr Device gpu{DeviceKind::cuda, 0};
+
+struct Workload {
+  const char* model;
+  std::int64_t batch;
+};
+constexpr Workload workloads[] = {{"gpt2-small", 32}, {"vit-b16", 256}, {"resnet50-224", 256}};
+
+// Peaks from the data sheets (Nvidia 2021, 2023, 2024; SXM, dense): operations in 16 bits and in
+// f32, and bytes, all per second.
+struct Card {
+  const char* name;
+  double narrow, wide, bytes;
+};
+constexpr Card cards[] = {{"A100", 312e12, 19.5e12, 2.04e12},
+                          {"H100", 989e12, 67e12, 3.35e12},
+                          {"H200", 989e12, 67e12, 4.8e12}};
+// Assumed shares of the peaks, and seconds from one launch to the next.
+constexpr double products_reach = 0.6, memory_reach = 0.85, launch_seconds = 2.5e-6;
+
+// Each primitive takes as long as its operations or its bytes, whichever is longer, and no less
+// than its launches.
+double seconds_on(const Card& card, const std::vector<PrimitiveWork>& all) {
+  double seconds = 0;
+  for (const PrimitiveWork& work : all) {
+    const double peak = work.narrow ? card.narrow : card.wide;
+    const double roof =
+        std::max(work.flops / (peak * products_reach), work.bytes / (card.bytes * memory_reach));
+    seconds += std::max(roof, launch_seconds * static_cast<double>(work.launches));
+  }
+  return seconds;
+}
+
+// The largest sums of bytes by primitive, in GB.
+json largest(const std::vector<PrimitiveWork>& all) {
+  std::map<std::string, double> sums;
+  for (const PrimitiveWork& work : all) sums[work.name] += work.bytes * 1e-9;
+  json y;
+  for (const auto& [name, gigabytes] : sums) {
+    if (gigabytes > 1) y[name] = gigabytes;
+  }
+  return y;
+}
+
+// Counts the second of two steps.
+json counted(const std::function<void()>& step) {
+  step();
+  pretended_work()->clear();
+  const PretendedCounts before = *pretended_counts();
+  step();
+  const PretendedCounts after = *pretended_counts();
+  const std::vector<PrimitiveWork>& work = *pretended_work();
+  json line{{"launches", after.launches - before.launches}, {"waits", after.waits - before.waits}};
+  double bytes = 0;
+  for (const PrimitiveWork& one : work) bytes += one.bytes;
+  line["gigabytes"] = bytes * 1e-9;
+  line["gigabytes_of"] = largest(work);
+  for (const Card& card : cards) line["ms"][card.name] = seconds_on(card, work) * 1e3;
+  return line;
+}
+
+struct Network {
+  explicit Network(const Workload& workload)
+      : entry(models::entry_of_any(workload.model)),
+        model(entry.make()),
+        batch(workload.batch),
+        optimizer(*model, {.learning_rate = 1e-4}) {
+    model->to(gpu);
+    const models::Examples examples = entry.random_examples(batch);
+    inputs = examples.inputs.to(gpu);
+    labels = examples.labels.to(gpu);
+  }
+  Var losses(Tape& tape) { return entry.losses((*model)(tape.input(inputs)), labels); }
+
+  models::Entry entry;
+  std::unique_ptr<nn::Module> model;
+  std::int64_t batch;
+  nn::Adam optimizer;
+  Tensor inputs, labels;
+};
+
+json ordinary(Network& network) {
+  return counted([&] {
+    Tape tape({.precision = Dtype::bf16});
+    SumSink sink;
+    const Var loss = network.losses(tape);
+    tape.backward(loss, sink, 1.0 / static_cast<double>(network.batch));
+    network.optimizer.step(sink.gradients());
+  });
+}
+
+json with_privacy(Network& network) {
+  Ledger ledger({.relation = NeighboringRelation::replace_one});
+  Engine engine(*network.model, network.optimizer, 50'000, ledger,
+                {.noise_multiplier = 1,
+                 .sampling = Sampling::fixed_size,
+                 .logical_batch = static_cast<double>(network.batch),
+                 .memory = {.physical_batch = network.batch, .precision = Dtype::bf16},
+                 .passes = ClipPasses::one});
+  return counted([&] {
+    engine.step([&](Tape& tape, std::span<const std::int64_t>) { return network.losses(tape); });
+  });
+}
+
+}  // namespace
+
+int main() try {
+  check(devices().size() > 1 && pretended_counts() && std::getenv("SOTTO_PRETENDED_DRY") != nullptr,
+        "gpu_counts: needs SOTTO_CUDA_LIBRARY=libfake_gpu.so and SOTTO_PRETENDED_DRY=1");
+  for (const Workload& workload : workloads) {
+    Network network(workload);
+    for (const bool is_private : {false, true}) {
+      json line = is_private ? with_privacy(network) : ordinary(network);
+      line["model"] = workload.model;
+      line["batch"] = workload.batch;
+      line["mode"] = is_private ? "private" : "ordinary";
+      std::cout << line.dump() << std::endl;
+    }
+  }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
+}

@@ -1,0 +1,29 @@
+// The check before a step is timed, on every GPU.
+#include "tests/benchmarks/step_check.h"
+
+#include "core/devices.h"
+#include "nn/init.h"
+#include "samples/models/resnet.h"
+#include "tests/support/catch.h"
+
+using namespace sotto;
+
+TEST_CASE("a deep network's step in bf16 is that of its samples alone, within bf16's rounding") {
+  const models::ResNetOptions small{.width = 4, .groups = 2};
+  const models::Entry entry{.name = "narrow ResNet-50",
+                            .description = "",
+                            .make = [=] { return std::make_unique<models::ResNet>(small); },
+                            .input = {3, 16, 16},
+                            .classes = small.classes};
+  for (const DeviceInfo& info : devices()) {
+    nn::manual_seed(3);
+    const auto model = entry.make();
+    model->to(info.device);
+    const models::Examples all = entry.random_examples(4, 1);
+    const models::Examples samples{all.inputs.to(info.device), all.labels.to(info.device)};
+    for (const auto& groups : {std::vector<ClipGroup>{}, flat_group(model->parameters(), 1)}) {
+      constexpr double max = 1e-3;  // bf16 rounds by up to 2^-9
+      CHECK(step_error(*model, entry, samples, Dtype::bf16, groups, {}, ClipPasses::one) < max);
+    }
+  }
+}
