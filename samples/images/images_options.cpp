@@ -32,6 +32,13 @@ void ImagesTask::add_model_options(samples::CommandLine& line) {
               "N");
   line.flag("--mirror", network_.features.mirror,
             "a picture and its mirror image are the same to scattering");
+  line.option(
+      "--views", views_,
+      "random views of each picture in a step, whose mean gradient is clipped: they cost no "
+      "privacy; 0: the pictures as they are",
+      "K");
+  line.option("--shift", augmentation_.shift, "views are moved by up to so many pixels", "N");
+  line.flag("--flip", augmentation_.flip, "half of the views are mirror images");
 }
 
 }  // namespace sotto::images

@@ -23,6 +23,7 @@ using samples::Settings;
 
 constexpr std::int64_t usual_size = 32;
 constexpr double most_pictures = 1e9;
+constexpr std::int64_t most_views = 256;
 
 }  // namespace
 
@@ -62,6 +63,9 @@ std::vector<samples::TaskSetting> ImagesTask::settings() {
   return {{"model", &network_.model},
           {"groups", &network_.features.groups},
           {"mirror", &network_.features.mirror},
+          {"views", &views_},
+          {"shift", &augmentation_.shift},
+          {"flip", &augmentation_.flip},
           {"size", &size_},
           {"grey", &grey_},
           {"test fraction", &test_fraction_},
@@ -91,6 +95,7 @@ void ImagesTask::prepare(Settings& s) {
   size_ = network_.shape.size;
   grey_ = network_.shape.channels == 1;
   check_network(network_);
+  check_views();
   if (!data_.empty()) {
     // The number of pictures is not known until they are read: no batch is refused before.
     const double least = std::ceil(std::min(s.batch, most_pictures));
@@ -100,6 +105,20 @@ void ImagesTask::prepare(Settings& s) {
   const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
   samples::check_fits("--train-size, --test-size, --size",
                       pixels * sizeof(float) * static_cast<double>(s.train_size + s.test_size));
+}
+
+void ImagesTask::check_views() const {
+  const std::int64_t shift = augmentation_.shift;
+  require(views_ >= 0 && views_ <= most_views, "--views", views_,
+          fmt::format("from 0 to {}", most_views));
+  require(shift >= 0 && shift < network_.shape.size, "--shift", shift,
+          fmt::format("from 0 to below the {} pixels of a side", network_.shape.size));
+  const bool varied = shift > 0 || augmentation_.flip;
+  check(views_ == 0 || varied, "--views: {} views of a picture are equal without --shift or --flip",
+        views_);
+  check(views_ > 0 || !varied, "--shift, --flip: need --views");
+  check(views_ == 0 || network_.model != "scattering",
+        "--views: scattering computes its features of each picture once (give another --model)");
 }
 
 samples::Data ImagesTask::drawn(const Settings& s) {
@@ -148,6 +167,12 @@ std::string ImagesTask::data_text() const {
 std::unique_ptr<nn::Module> ImagesTask::make_model(const samples::Data& /*data*/,
                                                    std::uint64_t /*seed*/) {
   return make_network(network_);
+}
+
+Dataset ImagesTask::view(const Dataset& samples, std::span<const RecordView> views,
+                         std::uint64_t seed) const {
+  return {.inputs = augment_each(samples.inputs, views, augmentation_, seed),
+          .targets = samples.targets};
 }
 
 Var ImagesTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {

@@ -22,6 +22,9 @@ class ImagesTask final : public samples::Task {
   bool tests_on_private_data() const override;
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  std::int64_t views() const override { return views_; }
+  Dataset view(const Dataset& samples, std::span<const RecordView> views,
+               std::uint64_t seed) const override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
   double evaluate(nn::Module& model, const samples::Data& data) override;
   std::map<std::string, std::string> metadata() const override;
@@ -29,6 +32,7 @@ class ImagesTask final : public samples::Task {
 
  private:
   PictureShape shape() const;
+  void check_views() const;
   samples::Data drawn(const samples::Settings& settings);
   samples::Data from_files(const samples::Settings& settings);
 
@@ -38,6 +42,8 @@ class ImagesTask final : public samples::Task {
   std::int64_t size_ = 0;  // 0: the data's own, or usual_size
   bool grey_ = false;
   NetworkOptions network_;
+  std::int64_t views_ = 0;
+  Augmentation augmentation_;
   std::vector<std::string> classes_;
   std::string class_names_;  // as one text, by which a resumed run knows them
 };

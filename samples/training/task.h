@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,6 +13,7 @@
 
 #include <sotto/autograd/tape.h>
 #include <sotto/nn/data/dataset.h>
+#include <sotto/nn/data/images/augment.h>
 #include <sotto/nn/module.h>
 #include "samples/training/settings.h"
 
@@ -82,6 +84,14 @@ class Task {
 
   // A new model on the CPU; its initial values depend on the seed.
   virtual std::unique_ptr<nn::Module> make_model(const Data& data, std::uint64_t seed) = 0;
+  // The number of random views of each sample in a batch, which together are one unit of privacy:
+  // its gradient is the mean over them, clipped once (De et al. 2022). 0: the samples as they are.
+  virtual std::int64_t views() const { return 0; }
+  // Returns these views of the samples, on the CPU.
+  virtual Dataset view(const Dataset& samples, std::span<const RecordView> /*views*/,
+                       std::uint64_t /*seed*/) const {
+    return samples;
+  }
   // One loss for each sample of the batch, which is on the model's device.
   virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch) = 0;
   // The measure on the test data.

@@ -1,6 +1,7 @@
 #include "samples/training/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <sotto/autograd/ops.h>
@@ -92,7 +93,12 @@ void Trainer::make_optimizer() {
 
 void Trainer::make_engine() {
   EngineOptions options = engine_options(settings_);
-  options.prefetch_rows = [this](std::span<const std::int64_t> rows) { loader_.prefetch(rows); };
+  if (task_.views() == 0)
+    options.prefetch_rows = [this](std::span<const std::int64_t> rows) { loader_.prefetch(rows); };
+  if (task_.views() > 1) {
+    options.rows_of_unit = [this](std::int64_t sample) { return rows_of(std::array{sample}); };
+    options.mean_of_rows = true;
+  }
   if (settings_.clip_groups == "layers")
     options.groups = layer_groups(model_->named_parameters(), settings_.clip_bound);
   engine_ = std::make_unique<Engine>(*model_, *optimizer_, data_.train, ledger_, options);
@@ -132,8 +138,32 @@ std::optional<std::int64_t> Trainer::captured_rows() const {
   return std::min(*max, static_cast<std::int64_t>(std::ceil(settings_.batch)));
 }
 
+// The rows of samples. With K views of each, row K s + k is view k of sample s.
+std::vector<std::int64_t> Trainer::rows_of(std::span<const std::int64_t> samples) const {
+  const std::int64_t views = std::max<std::int64_t>(1, task_.views());
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t sample : samples) {
+    for (std::int64_t view = 0; view < views; ++view) rows.push_back(views * sample + view);
+  }
+  return rows;
+}
+
+// The views differ from step to step, and not when a part of a step is computed again.
+Dataset Trainer::batch_of(std::span<const std::int64_t> rows) {
+  const std::int64_t count = task_.views();
+  if (count == 0) return loader_.batch(rows);
+  std::vector<std::int64_t> samples;
+  std::vector<RecordView> views;
+  for (const std::int64_t row : rows) {
+    samples.push_back(row / count);
+    views.push_back({.record = row / count, .view = count * step_ + row % count});
+  }
+  const Dataset batch = task_.view(data_.train.batch(samples), views, settings_.seed);
+  return batch.map([this](const Tensor& x) { return x.to(settings_.device); });
+}
+
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset batch = loader_.batch(rows);
+  const Dataset batch = batch_of(rows);
   const auto max = settings_.capture ? captured_rows() : std::nullopt;
   if (!max) return task_.losses(tape, *model_, batch);
   if (!captured_) {
@@ -157,15 +187,16 @@ StepFacts Trainer::private_step() {
   for (const ClipGroup& group : engine_->clipper().groups()) bounds.push_back(group.bound);
   const StepReport report = engine_->step(
       [&](Tape& tape, std::span<const std::int64_t> rows) { return losses(tape, rows); });
-  return {report.statistics->loss_sum, report.statistics->units, report.statistics,
+  const auto rows_of_unit = static_cast<double>(std::max<std::int64_t>(1, task_.views()));
+  return {report.statistics->loss_sum / rows_of_unit, report.statistics->units, report.statistics,
           std::move(bounds)};
 }
 
 StepFacts Trainer::ordinary_step() {
   memory::PhaseProfiler& clock = accumulation_.phases();
   clock.enter("sample");
-  const std::vector<std::int64_t> rows = batches_.next();
-  loader_.prefetch(rows, batches_.peek());
+  const std::vector<std::int64_t> rows = rows_of(batches_.next());
+  if (task_.views() == 0) loader_.prefetch(rows, batches_.peek());
   const memory::Accumulation::Result result = accumulation_.mean_gradient(
       [&](Tape& tape, std::span<const std::int64_t> part) { return losses(tape, part); }, rows,
       *optimizer_, {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_)});

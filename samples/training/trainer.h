@@ -63,6 +63,8 @@ class Trainer {
   void make_optimizer();
   void make_engine();
   void load(const Checkpoint& checkpoint);
+  std::vector<std::int64_t> rows_of(std::span<const std::int64_t> samples) const;
+  Dataset batch_of(std::span<const std::int64_t> rows);
   Var losses(Tape& tape, std::span<const std::int64_t> rows);
   std::optional<std::int64_t> captured_rows() const;
   StepFacts private_step();

@@ -121,6 +121,24 @@ class Training(InFolder):
                                  "--steps", "1", *grey)
                 self.assertIn("test accuracy", out.splitlines()[-1], network)
 
+    def test_views_are_trained_on_and_resumed(self):
+        common = ["--size", str(SIDE), "--model", "cnn", "--train-size", "20", "--test-size", "5",
+                  "--batch-size", "4"]
+        views = ["--views", "3", "--shift", "2", "--flip"]
+        weights = {}
+        for name, options in (("plain", []), ("views", views), ("again", views)):
+            self.train(*common, *options, "--steps", "1", "--quiet", "--no-privacy", "--save",
+                       self.path(name))
+            with open(self.path(name), "rb") as file:
+                weights[name] = file.read()
+        self.assertNotEqual(weights["plain"], weights["views"])
+        self.assertEqual(weights["again"], weights["views"])
+        self.train(*common, *views, "--noise-multiplier", "2", "--steps", "1", "--save", self.path("m"))
+        self.refused("views is 2 here and 3 in the checkpoint", "train", "--resume", self.path("m"),
+                     "--steps", "2", "--views", "2")
+        out = self.train("--resume", self.path("m"), "--steps", "2")
+        self.assertIn("resumed at step 1", out)
+
     def test_a_stopped_training_goes_on_to_the_same_model(self):
         common = ["--size", str(SIDE), *FEW, "--quiet"]
         data = self.pictures()
@@ -255,6 +273,12 @@ class Refusals(InFolder):
             self.refuse(re.escape(arguments[0]), *arguments)
         self.refuse("--size: 10 is not a multiple of 4", "--size", "10", "--model", "vit-tiny")
         self.refuse("--mirror: needs --model scattering", "--mirror", "--model", "cnn")
+        for views in ("-1", "257"):
+            self.refuse("--views: .*from 0 to 256", "--model", "cnn", "--views", views, "--flip")
+        self.refuse("--views: 4 views of a picture are equal", "--model", "cnn", "--views", "4")
+        self.refuse("--shift, --flip: need --views", "--model", "cnn", "--flip")
+        self.refuse("--shift: .*below the 32", "--model", "cnn", "--views", "4", "--shift", "32")
+        self.refuse("--views: scattering", "--views", "4", "--flip")
 
     def test_options_that_do_not_fit_the_data(self):
         self.refuse("--size: the pictures of .*cifar have 32", "--data", self.cifar(), "--size", "16")

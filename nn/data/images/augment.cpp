@@ -98,10 +98,9 @@ void cut_out(float* y, const PictureShape& shape, std::int64_t side, PublicRando
 }
 
 // The generator of a view's numbers in a stream.
-PublicRandom random_of(std::uint64_t seed, std::uint64_t stream, std::int64_t record,
-                       std::int64_t view) {
-  PublicRandom random(seed, stream + static_cast<std::uint64_t>(record));
-  random.set_counter(static_cast<std::uint64_t>(view) * words_of_a_view);
+PublicRandom random_of(std::uint64_t seed, std::uint64_t stream, const RecordView& of) {
+  PublicRandom random(seed, stream + static_cast<std::uint64_t>(of.record));
+  random.set_counter(static_cast<std::uint64_t>(of.view) * words_of_a_view);
   return random;
 }
 
@@ -121,7 +120,11 @@ double beta(double alpha, PublicRandom random) {
   }
 }
 
-void check_augmentation(const Augmentation& options, const Shape& shape) {
+void check_augmentation(const Tensor& images, const Augmentation& options) {
+  check(images.defined() && images.rank() == 4 && images.dtype() == Dtype::f32 &&
+            images.device() == cpu && images.contiguous(),
+        "augment: pictures are to be [n, c, h, w] f32, row-major on the CPU");
+  const Shape& shape = images.shape();
   check(options.shift >= 0 && options.shift < std::min(shape[2], shape[3]),
         "augment: a shift of {} pixels of pictures {}", options.shift, shape);
   check(options.cutout >= 0, "augment: a cutout of {} pixels", options.cutout);
@@ -134,49 +137,77 @@ void check_augmentation(const Augmentation& options, const Shape& shape) {
         "augment: mixup of {} is neither 0 nor in [{}, 1]", options.mixup, min_mixup);
 }
 
+void check_record(std::int64_t record) {
+  check(record >= 0 && record < max_record, "augment: record {} is not in 0 to 2^40 - 1", record);
+}
+
 void check_views(std::span<const std::int64_t> records, const Views& views) {
   check(views.count >= 1 && views.first >= 0 && views.count <= max_view &&
             views.first <= max_view - views.count,
         "augment: views {} to {} + {}", views.first, views.first, views.count);
-  for (const std::int64_t record : records) {
-    check(record >= 0 && record < max_record, "augment: record {} is not in 0 to 2^40 - 1", record);
-  }
+  for (const std::int64_t record : records) check_record(record);
 }
 
-}  // namespace
+void check_view(const RecordView& of) {
+  check(of.view >= 0 && of.view < max_view, "augment: view {} is not in 0 to 2^48 - 1", of.view);
+  check_record(of.record);
+}
 
-Tensor augment(const Tensor& images, std::span<const std::int64_t> records,
-               const Augmentation& augmentation, const Views& views) {
-  check(images.defined() && images.rank() == 4 && images.dtype() == Dtype::f32 &&
-            images.device() == cpu && images.contiguous(),
-        "augment: pictures are to be [n, c, h, w] f32, row-major on the CPU");
-  const std::int64_t n = images.size(0);
-  check(std::ssize(records) == n, "augment: {} pictures, numbers of {} records", n, records.size());
-  check_augmentation(augmentation, images.shape());
-  check_views(records, views);
+// Draws `rows` views, where row k is of the picture and the numbers that source(k) returns.
+struct Source {
+  std::int64_t picture;
+  RecordView of;
+};
+template <class SourceOf>
+Tensor draw_views(const Tensor& images, const Augmentation& augmentation, std::uint64_t seed,
+                  std::int64_t rows, const SourceOf& source) {
   const PictureShape shape{images.size(1), images.size(2), images.size(3)};
   const std::int64_t values = shape.c * shape.h * shape.w;
-  Tensor augmented = Tensor::empty({n * views.count, shape.c, shape.h, shape.w});
+  Tensor augmented = Tensor::empty({rows, shape.c, shape.h, shape.w});
   const float* const x = images.data<float>();
   float* const y = augmented.data<float>();
-  parallel_for(n * views.count, view_grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, view_grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> other(static_cast<std::size_t>(values));
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t k = row / views.count, view = views.first + row % views.count;
-      const auto random = [&](std::uint64_t stream) {
-        return random_of(views.seed, stream, records[static_cast<std::size_t>(k)], view);
-      };
+      const auto [picture, of] = source(row);
+      const float* const from = x + picture * values;
       float* const to = y + row * values;
-      draw_view(x + k * values, shape, augmentation, random(view_stream), to);
+      draw_view(from, shape, augmentation, random_of(seed, view_stream, of), to);
       if (augmentation.mixup == 0) continue;
-      draw_view(x + k * values, shape, augmentation, random(mixed_stream), other.data());
-      const auto share = static_cast<float>(beta(augmentation.mixup, random(share_stream)));
+      draw_view(from, shape, augmentation, random_of(seed, mixed_stream, of), other.data());
+      const auto share =
+          static_cast<float>(beta(augmentation.mixup, random_of(seed, share_stream, of)));
       for (std::int64_t at = 0; at < values; ++at) {
         to[at] = share * to[at] + (1 - share) * other[static_cast<std::size_t>(at)];
       }
     }
   });
   return augmented;
+}
+
+}  // namespace
+
+Tensor augment(const Tensor& images, std::span<const std::int64_t> records,
+               const Augmentation& augmentation, const Views& views) {
+  check_augmentation(images, augmentation);
+  const std::int64_t n = images.size(0);
+  check(std::ssize(records) == n, "augment: {} pictures, numbers of {} records", n, records.size());
+  check_views(records, views);
+  return draw_views(images, augmentation, views.seed, n * views.count, [&](std::int64_t row) {
+    const std::int64_t k = row / views.count;
+    return Source{k, {records[static_cast<std::size_t>(k)], views.first + row % views.count}};
+  });
+}
+
+Tensor augment_each(const Tensor& images, std::span<const RecordView> views,
+                    const Augmentation& augmentation, std::uint64_t seed) {
+  check_augmentation(images, augmentation);
+  const std::int64_t n = images.size(0);
+  check(std::ssize(views) == n, "augment: {} pictures, numbers of {} views", n, views.size());
+  for (const RecordView& of : views) check_view(of);
+  return draw_views(images, augmentation, seed, n, [&](std::int64_t row) {
+    return Source{row, views[static_cast<std::size_t>(row)]};
+  });
 }
 
 }  // namespace sotto

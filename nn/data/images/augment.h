@@ -35,6 +35,12 @@ struct Views {
   std::int64_t count = 1;
 };
 
+// The number of a view, and of its record in the data set.
+struct RecordView {
+  std::int64_t record = 0;
+  std::int64_t view = 0;
+};
+
 // Pictures [n, c, h, w] f32 on the CPU, of which picture k is number records[k] >= 0 of the data
 // set
 // -> [n count, c, h, w], with its views in rows k count, ..., k count + count - 1. A view depends
@@ -44,5 +50,8 @@ struct Views {
 // not below the sides, and record numbers from 2^40 or view numbers from 2^48 on.
 Tensor augment(const Tensor& images, std::span<const std::int64_t> records,
                const Augmentation& augmentation, const Views& views = {});
+// One view of each picture, whose numbers are views[k]; records may repeat -> [n, c, h, w].
+Tensor augment_each(const Tensor& images, std::span<const RecordView> views,
+                    const Augmentation& augmentation, std::uint64_t seed = 0);
 
 }  // namespace sotto

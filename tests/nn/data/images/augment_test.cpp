@@ -70,6 +70,26 @@ TEST_CASE("a view depends on its picture, the seed, the record and the view alon
   CHECK(view(1, 2, 3) != view(1, 2, 4));
 }
 
+TEST_CASE("views asked for one by one are those of their numbers, whatever lies beside them") {
+  const Tensor x = pictures(4);
+  const std::vector<RecordView> asked{{7, 20}, {3, 22}, {900, 20}, {7, 21}};
+  const Tensor all = augment_each(x, asked, everything, 9);
+  for (std::int64_t k = 0; k < 4; ++k) {
+    const auto [record, view] = asked[static_cast<std::size_t>(k)];
+    const Tensor one =
+        augment(x.slice(0, k, k + 1), std::vector{record}, everything, {.seed = 9, .first = view});
+    CHECK(values(all[k]) == values(one[0]));
+  }
+  CHECK(
+      throws([&] { augment_each(x, std::vector<RecordView>(3), {}); }, "4 pictures, numbers of 3"));
+  const auto refused = [&](const RecordView& of, const char* why) {
+    return throws([&] { augment_each(x.slice(0, 0, 1), std::vector{of}, {}); }, why);
+  };
+  CHECK(refused({-1, 0}, "record -1"));
+  CHECK(refused({0, -1}, "view -1"));
+  CHECK(refused({0, std::int64_t{1} << 48}, "view 281474976710656"));
+}
+
 TEST_CASE("shifts and flips move pixels and reflect the border") {
   Tensor x = Tensor::empty({1, 1, 3, 4});
   for (int k = 0; k < 12; ++k) x.data<float>()[k] = static_cast<float>(k);
