@@ -22,7 +22,7 @@ class ToF32 final : public nn::Module {
 }  // namespace
 
 std::vector<std::string> network_names() {
-  return {"scattering", "cnn", "resnet18", "wrn-16-4", "vit-tiny"};
+  return {"scattering", "cnn", "resnet18", "resnet20", "wrn-16-4", "vit-tiny"};
 }
 
 void check_network(const NetworkOptions& options) {
@@ -46,6 +46,7 @@ std::unique_ptr<nn::Module> make_network(const NetworkOptions& options) {
   const models::PictureOptions pictures{options.shape.channels, options.classes};
   if (options.model == "cnn") return models::cifar_network(pictures, models::CifarActivation::tanh);
   if (options.model == "resnet18") return models::resnet18(pictures);
+  if (options.model == "resnet20") return models::resnet20(pictures);
   if (options.model == "wrn-16-4") return models::wide_resnet(pictures);
   if (options.model == "vit-tiny") {
     return models::vision_transformer({.side = options.shape.size,

@@ -38,7 +38,7 @@ class StandardizedConv final : public nn::Module {
 // relu(x' + norm(conv(relu(norm(conv(x)))))), with x' as in Bottleneck.
 class BasicBlock final : public nn::Module {
  public:
-  BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
+  BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride, std::int64_t groups)
       : first_(in, out, 3, stride, groups), second_(out, out, 3, 1, groups) {
     if (stride != 1 || in != out) shortcut_.emplace(in, out, 1, stride, groups);
   }
@@ -53,7 +53,6 @@ class BasicBlock final : public nn::Module {
   }
 
  private:
-  static constexpr std::int64_t groups = 32;
   NormedConv first_, second_;
   std::optional<NormedConv> shortcut_;
 };
@@ -157,19 +156,38 @@ std::unique_ptr<nn::Module> lstm_network() {
                      MeanOver({1}), nn::Linear(width, 2)});
 }
 
-std::unique_ptr<nn::Module> resnet18(const PictureOptions& options) {
+namespace {
+
+// Stages of so many basic blocks each: of the given width at first, and of twice that of the stage
+// before.
+struct BasicStages {
+  std::int64_t stages, blocks, width, groups;
+};
+std::unique_ptr<nn::Module> basic_resnet(const PictureOptions& options, const BasicStages& of) {
   auto net = std::make_unique<nn::Sequential>();
-  net->add(NormedConv(options.channels, 64, 3, 1, 32));
+  net->add(NormedConv(options.channels, of.width, 3, 1, of.groups));
   net->add(nn::Relu());
-  std::int64_t channels = 64;
-  for (const std::int64_t width : {64, 128, 256, 512}) {
-    net->add(BasicBlock(channels, width, width == 64 ? 1 : 2));
-    net->add(BasicBlock(width, width, 1));
-    channels = width;
+  std::int64_t channels = of.width;
+  for (std::int64_t stage = 0; stage < of.stages; ++stage) {
+    const std::int64_t width = of.width << stage;
+    for (std::int64_t block = 0; block < of.blocks; ++block) {
+      net->add(BasicBlock(channels, width, stage > 0 && block == 0 ? 2 : 1, of.groups));
+      channels = width;
+    }
   }
   net->add(MeanOver({2, 3}));
   net->add(nn::Linear(channels, options.classes));
   return net;
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> resnet18(const PictureOptions& options) {
+  return basic_resnet(options, {.stages = 4, .blocks = 2, .width = 64, .groups = 32});
+}
+
+std::unique_ptr<nn::Module> resnet20(const PictureOptions& options) {
+  return basic_resnet(options, {.stages = 3, .blocks = 3, .width = 16, .groups = 8});
 }
 
 std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options) {

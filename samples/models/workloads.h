@@ -27,6 +27,8 @@ std::unique_ptr<nn::Module> embedding_network();
 std::unique_ptr<nn::Module> lstm_network();
 // ResNet-18 for small pictures with group normalisation (He et al. 2016a, Wu and He 2018).
 std::unique_ptr<nn::Module> resnet18(const PictureOptions& options = {});
+// ResNet-20 of 16, 32 and 64 channels with group normalisation (He et al. 2016a, section 4.2).
+std::unique_ptr<nn::Module> resnet20(const PictureOptions& options = {});
 // WRN-16-4 with standardised weights (Qiao et al. 2019) and group normalisation, as De et al. 2022
 // train it privately.
 std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options = {});

@@ -114,7 +114,7 @@ class Training(InFolder):
                          "--noise-multiplier", "2", "--batch-size", batch)
 
     def test_every_network_makes_private_steps(self):
-        for network in ("cnn", "resnet18", "wrn-16-4", "vit-tiny"):
+        for network in ("cnn", "resnet18", "resnet20", "wrn-16-4", "vit-tiny"):
             for grey in ([], ["--grey"]):
                 out = self.train("--model", network, "--size", str(SIDE), "--train-size", "20",
                                  "--test-size", "5", "--noise-multiplier", "2", "--batch-size", "2",
@@ -136,6 +136,13 @@ class Training(InFolder):
         self.train(*common, *views, "--noise-multiplier", "2", "--steps", "1", "--save", self.path("m"))
         self.refused("views is 2 here and 3 in the checkpoint", "train", "--resume", self.path("m"),
                      "--steps", "2", "--views", "2")
+    def test_the_preset_of_the_wide_network_is_that_of_its_paper(self):
+        settings = self.settings("--preset", "wrn-16-4", "--size", str(SIDE), "--train-size", "20",
+                                 "--test-size", "5", "--batch-size", "1", "--steps", "1", "--delta", "1e-3")
+        expected = {"model": "wrn-16-4", "views": "16", "shift": "4", "flip": "true", "epsilon": "8.0",
+                    "clip bound": "1.0", "average": "0.9999", "momentum": "0.0", "learning rate": "2.0"}
+        self.assertEqual(expected, {name: settings[name] for name in expected})
+
         out = self.train("--resume", self.path("m"), "--steps", "2")
         self.assertIn("resumed at step 1", out)
 

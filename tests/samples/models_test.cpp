@@ -67,6 +67,8 @@ TEST_CASE("sized models have the sizes in their names") {
 TEST_CASE("large models are those of the papers") {
   // Weights and biases of attention's two layers, the feed-forward network's two, and the norms'.
   const auto block = [](std::int64_t d) { return 12 * d * d + 13 * d; };
+  CHECK(models::resnet20()->parameter_count() == 272'474);
+  CHECK(models::resnet18()->parameter_count() == 11'173'962);
   const models::CausalOptions words{.words = 11, .length = 6, .width = 8, .heads = 2, .blocks = 3};
   const auto causal = models::causal_transformer(words);
   CHECK(causal->parameter_count() == 11 * 8 + 6 * 8 + 3 * block(8) + 2 * 8 + 8 * 11 + 11);
