@@ -30,9 +30,11 @@ int evaluate(int argc, const char* const* argv) {
   samples::CommandLine line("Measures a saved model on labelled pictures.");
   line.group("Options");
   line.option("--model", model, "model that `images train --save` wrote", "FILE");
-  line.option("--data", data,
-              "folder with a folder of files for each class, or with CIFAR's or MNIST's test files",
-              "DIR");
+  line.option(
+      "--data", data,
+      "folder with a folder of files for each class, or with CIFAR's or MNIST's test files, "
+      "or CIFAR's archive",
+      "PATH");
   line.option("--json", json, "write the results as JSON", "FILE");
   line.add_threads(threads);
   if (!line.parse(argc, argv)) return 0;

@@ -8,11 +8,11 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
   line.option(
       "--data", data_,
       "folder with a folder of PNG or JPEG files for each class, with CIFAR's binary files, "
-      "or with MNIST's IDX files",
-      "DIR");
+      "or with MNIST's IDX files; or CIFAR's cifar-10-binary.tar.gz as downloaded",
+      "PATH");
   line.option("--test", test_,
               "the same of test pictures; otherwise CIFAR's or MNIST's own, or a part of --data",
-              "DIR");
+              "PATH");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the pictures", "X");
   line.option(
       "--cache", cache_,

@@ -58,6 +58,13 @@ std::vector<std::string> files_below(const std::string& folder) {
 }  // namespace
 
 PictureFiles kind_of(const std::string& folder) {
+  if (fs::is_regular_file(folder)) {
+    const auto kind = kind_of_cifar_archive(folder);
+    if (!kind)
+      throw SystemFailure(fmt::format(
+          "{}: an archive without CIFAR's files (the binary version is needed)", folder));
+    return *kind == CifarKind::cifar10 ? PictureFiles::cifar10 : PictureFiles::cifar100;
+  }
   if (!fs::is_directory(folder)) throw SystemFailure(fmt::format("{}: no such folder", folder));
   if (has_any(folder, {"data_batch_1.bin", "test_batch.bin"})) return PictureFiles::cifar10;
   if (has_any(folder, {"train.bin", "test.bin"})) return PictureFiles::cifar100;

@@ -1,5 +1,5 @@
 // Labelled pictures in the forms that people have them: a folder of PNG and JPEG files for each
-// class, CIFAR's files, or MNIST's.
+// class, CIFAR's files or the archive of them, or MNIST's files.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace sotto::images {
 
 enum class PictureFiles { folders, cifar10, cifar100, mnist };
-// Recognizes the form by the files that lie in the folder. Throws SystemFailure for a folder that
-// is missing.
+// Recognizes the form by the files that lie in the folder or the archive. Throws SystemFailure for
+// a folder that is missing, and a file that is no archive of CIFAR's.
 PictureFiles kind_of(const std::string& folder);
 // Side and channels of the pictures of CIFAR or MNIST.
 struct PictureShape {

@@ -8,11 +8,13 @@ Makes a folder for each fuzzer in FOLDER. Ledgers are in ledger_corpus.
 
 import base64
 import gzip
+import io
 import json
 import pathlib
 import shutil
 import struct
 import sys
+import tarfile
 import zlib
 
 EVENTS = [
@@ -110,6 +112,15 @@ def table():
 def cifar():
     ten, hundred = b"\3" + bytes(3072), b"\x13\x63" + bytes(3072)
     yield from (ten, ten * 2, hundred, gzip.compress(hundred * 2, mtime=0))
+    for name, records, form in (("cifar-10-batches-bin/test_batch.bin", ten * 2, tarfile.USTAR_FORMAT),
+                                ("cifar-100-binary/test.bin", hundred, tarfile.GNU_FORMAT)):
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w", format=form) as tar:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(records)
+            tar.addfile(entry, io.BytesIO(records))
+        yield archive.getvalue()
+        yield gzip.compress(archive.getvalue(), mtime=0)
 
 
 def picture():

@@ -11,6 +11,7 @@ import random
 import re
 import stat
 import struct
+import tarfile
 import unittest
 
 from programs import TrainingCase, png, read_tensors, take_programs
@@ -108,6 +109,20 @@ class Training(InFolder):
         settings = self.settings("--data", self.mnist(), *FEW, "--steps", "2")
         self.assertEqual(("20", "28"), (settings["train size"], settings["size"]))
 
+    def test_cifar_is_trained_on_from_its_archive_as_downloaded(self):
+        folder, archive = self.cifar(), self.path("cifar-10-binary.tar.gz")
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(folder, "cifar-10-batches-bin")
+        losses = [self.facts("--data", data, "--no-privacy", "--epochs", "2", "--batch-size", "10")["points"]
+                  for data in (folder, archive)]
+        self.assertEqual(*losses)
+        with open(archive, "rb") as file:
+            whole = file.read()
+        for damaged, why in ((whole[:-20], "ends early"), (whole[:-8] + bytes(8), "damaged"),
+                             (b"", "without CIFAR's files"), (b"x" * 600, "no header of an archive")):
+            self.write(damaged, "broken.tar.gz")
+            self.refused(f"broken.tar.gz: .*{why}", "train", *FEW, "--data", self.path("broken.tar.gz"))
+
     def test_a_batch_is_compared_with_the_pictures_that_were_read(self):
         for batch in ("7000", "1e300"):
             self.refused("--batch-size: .*training samples", "train", "--data", self.cifar(),
@@ -120,6 +135,13 @@ class Training(InFolder):
                                  "--test-size", "5", "--noise-multiplier", "2", "--batch-size", "2",
                                  "--steps", "1", *grey)
                 self.assertIn("test accuracy", out.splitlines()[-1], network)
+
+    def test_the_preset_of_the_wide_network_is_that_of_its_paper(self):
+        settings = self.settings("--preset", "wrn-16-4", "--size", str(SIDE), "--train-size", "20",
+                                 "--test-size", "5", "--batch-size", "1", "--steps", "1", "--delta", "1e-3")
+        expected = {"model": "wrn-16-4", "views": "16", "shift": "4", "flip": "true", "epsilon": "8.0",
+                    "clip bound": "1.0", "average": "0.9999", "momentum": "0.0", "learning rate": "2.0"}
+        self.assertEqual(expected, {name: settings[name] for name in expected})
 
     def test_views_are_trained_on_and_resumed(self):
         common = ["--size", str(SIDE), "--model", "cnn", "--train-size", "20", "--test-size", "5",
@@ -136,13 +158,6 @@ class Training(InFolder):
         self.train(*common, *views, "--noise-multiplier", "2", "--steps", "1", "--save", self.path("m"))
         self.refused("views is 2 here and 3 in the checkpoint", "train", "--resume", self.path("m"),
                      "--steps", "2", "--views", "2")
-    def test_the_preset_of_the_wide_network_is_that_of_its_paper(self):
-        settings = self.settings("--preset", "wrn-16-4", "--size", str(SIDE), "--train-size", "20",
-                                 "--test-size", "5", "--batch-size", "1", "--steps", "1", "--delta", "1e-3")
-        expected = {"model": "wrn-16-4", "views": "16", "shift": "4", "flip": "true", "epsilon": "8.0",
-                    "clip bound": "1.0", "average": "0.9999", "momentum": "0.0", "learning rate": "2.0"}
-        self.assertEqual(expected, {name: settings[name] for name in expected})
-
         out = self.train("--resume", self.path("m"), "--steps", "2")
         self.assertIn("resumed at step 1", out)
 

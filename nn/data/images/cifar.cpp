@@ -1,7 +1,11 @@
 #include "nn/data/images/cifar.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <span>
+#include <sstream>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -9,10 +13,13 @@
 #include "nn/data/gzip.h"
 #include "nn/data/images/scaled_bytes.h"
 #include "nn/data/input_file.h"
+#include "nn/data/tar.h"
 
 namespace sotto {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t side = 32;
 constexpr std::size_t image_bytes = 3 * 32 * 32;
@@ -77,14 +84,51 @@ class Records {
   std::int64_t max_;
 };
 
-Dataset read_files(const std::string& folder, const std::vector<std::string>& names, CifarKind kind,
-                   std::int64_t max) {
-  namespace fs = std::filesystem;
-  expect(fs::is_directory(folder), "cifar: {}: no such folder", folder);
+std::vector<std::string> file_names(CifarKind kind, bool train) {
+  if (kind == CifarKind::cifar100) return {train ? "train.bin" : "test.bin"};
+  if (!train) return {"test_batch.bin"};
+  std::vector<std::string> names;
+  for (int batch = 1; batch <= 5; ++batch) names.push_back(fmt::format("data_batch_{}.bin", batch));
+  return names;
+}
+
+std::string last_part(const std::string& name) { return fs::path(name).filename().string(); }
+
+// The archive's files are in any order, the records in that of the names.
+Dataset read_archive(GzipReader& in, CifarKind kind, bool train, std::int64_t max) {
+  constexpr std::size_t max_file = std::size_t{1} << 30;
+  const std::vector<std::string> names = file_names(kind, train);
+  std::map<std::string, std::string> files;
+  TarReader archive(in);
+  while (const auto entry = archive.next()) {
+    const std::string name = last_part(entry->name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+    const bool first = files.emplace(name, archive.contents(max_file)).second;
+    expect(first, "cifar: {}: {} is in it twice", in.name(), name);
+  }
   Records records(kind, max);
   for (const std::string& name : names) {
     if (records.full()) break;
-    const fs::path plain = fs::path(folder) / name;
+    const auto found = files.find(name);
+    expect(found != files.end(), "cifar: {}: {} is not in it (the binary version is needed)",
+           in.name(), name);
+    std::istringstream bytes(std::move(found->second));
+    GzipReader file(bytes, in.name() + ": " + name);
+    records.read(file);
+  }
+  return records.data();
+}
+
+Dataset read_files(const std::string& path, CifarKind kind, bool train, std::int64_t max) {
+  expect(fs::exists(path), "cifar: {}: no such folder or archive", path);
+  if (!fs::is_directory(path)) {
+    InputFile file(path);
+    return read_archive(file.reader(), kind, train, max);
+  }
+  Records records(kind, max);
+  for (const std::string& name : file_names(kind, train)) {
+    if (records.full()) break;
+    const fs::path plain = fs::path(path) / name;
     const fs::path packed = plain.string() + ".gz";
     InputFile file((fs::exists(packed) && !fs::exists(plain) ? packed : plain).string());
     records.read(file.reader());
@@ -101,15 +145,33 @@ Dataset read_cifar(std::istream& in, const std::string& name, CifarKind kind, st
   return records.data();
 }
 
-Dataset read_cifar10(const std::string& folder, bool train, std::int64_t max) {
-  if (!train) return read_files(folder, {"test_batch.bin"}, CifarKind::cifar10, max);
-  std::vector<std::string> names;
-  for (int batch = 1; batch <= 5; ++batch) names.push_back(fmt::format("data_batch_{}.bin", batch));
-  return read_files(folder, names, CifarKind::cifar10, max);
+Dataset read_cifar10(const std::string& path, bool train, std::int64_t max) {
+  return read_files(path, CifarKind::cifar10, train, max);
 }
 
-Dataset read_cifar100(const std::string& folder, bool train, std::int64_t max) {
-  return read_files(folder, {train ? "train.bin" : "test.bin"}, CifarKind::cifar100, max);
+Dataset read_cifar100(const std::string& path, bool train, std::int64_t max) {
+  return read_files(path, CifarKind::cifar100, train, max);
+}
+
+Dataset read_cifar_archive(std::istream& in, const std::string& name, CifarKind kind, bool train,
+                           std::int64_t max) {
+  GzipReader reader(in, name);
+  return read_archive(reader, kind, train, max);
+}
+
+std::optional<CifarKind> kind_of_cifar_archive(const std::string& path) {
+  InputFile file(path);
+  TarReader archive(file.reader());
+  while (const auto entry = archive.next()) {
+    const std::string name = last_part(entry->name);
+    for (const CifarKind kind : {CifarKind::cifar10, CifarKind::cifar100}) {
+      for (const bool train : {true, false}) {
+        const std::vector<std::string> names = file_names(kind, train);
+        if (std::find(names.begin(), names.end(), name) != names.end()) return kind;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace sotto

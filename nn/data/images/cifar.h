@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <istream>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "nn/data/dataset.h"
@@ -26,12 +27,20 @@ Dataset read_cifar(std::istream& in, const std::string& name, CifarKind kind,
                    std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
 // Reads the training samples (data_batch_1.bin to data_batch_5.bin, in this order) or the test
-// samples (test_batch.bin) from a folder, at most `max` of them; each file may end in .gz as well.
-// Throws SystemFailure, with the file's name, if one is missing, and as read_cifar.
-Dataset read_cifar10(const std::string& folder, bool train,
+// samples (test_batch.bin), at most `max` of them: from a folder, where each file may end in .gz as
+// well, or from the archive as it is downloaded, cifar-10-binary.tar.gz, in memory. Throws
+// SystemFailure, with the file's name, if one is missing, and as read_cifar.
+Dataset read_cifar10(const std::string& path, bool train,
                      std::int64_t max = std::numeric_limits<std::int64_t>::max());
 // The same for train.bin or test.bin of CIFAR-100.
-Dataset read_cifar100(const std::string& folder, bool train,
+Dataset read_cifar100(const std::string& path, bool train,
                       std::int64_t max = std::numeric_limits<std::int64_t>::max());
+
+// The same from an archive, plain or gzip-compressed. `name` is the stream's name in messages.
+Dataset read_cifar_archive(std::istream& in, const std::string& name, CifarKind kind, bool train,
+                           std::int64_t max = std::numeric_limits<std::int64_t>::max());
+// Which of the two an archive has, by the names in it; nullopt if none. Throws SystemFailure for a
+// file that is no archive, as far as it was read.
+std::optional<CifarKind> kind_of_cifar_archive(const std::string& path);
 
 }  // namespace sotto

@@ -7,6 +7,7 @@
 #include "tests/support/catch.h"
 
 #include "core/error.h"
+#include "tests/support/tar_file.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
@@ -74,5 +75,48 @@ TEST_CASE("a folder's batches are read in their order, and no more than asked") 
   std::filesystem::remove(folder.path("data_batch_4.bin"));
   CHECK(throws<SystemFailure>([&] { read_cifar10(folder.path(), true); }, "data_batch_4.bin"));
   CHECK(throws<SystemFailure>([&] { read_cifar100(folder.path(), true); }, "train.bin"));
-  CHECK(throws<SystemFailure>([] { read_cifar10("/nowhere", true); }, "/nowhere: no such folder"));
+  CHECK(throws<SystemFailure>([] { read_cifar10("/nowhere", true); },
+                              "/nowhere: no such folder or archive"));
+}
+
+TEST_CASE("an archive is read as the folder in it, in the order of the batches") {
+  const TemporaryFolder folder;
+  std::string ten = tar_entry("cifar-10-batches-bin/", "", '5');
+  for (const std::string number : {"4", "2", "5", "1", "3"}) {
+    ten += tar_entry("cifar-10-batches-bin/data_batch_" + number + ".bin",
+                     record({static_cast<char>(number[0] - '0')}));
+  }
+  ten += tar_entry("cifar-10-batches-bin/batches.meta.txt", "airplane\n");
+  const std::string test = tar_entry("test_batch.bin", three);
+  folder.write("10.tar", ten + test);
+  const std::string path = folder.path("10.tar");
+  const Dataset train = read_cifar10(path, true);
+  CHECK(train.targets.to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+  CHECK(read_cifar10(path, true, 2).size() == 2);
+  CHECK(read_cifar10(path, false).size() == 3);
+  CHECK(kind_of_cifar_archive(path) == CifarKind::cifar10);
+  folder.write("100.tar", tar_entry("cifar-100-binary/train.bin", record("\1\2")));
+  CHECK(read_cifar100(folder.path("100.tar"), true).field("coarse").at({0}) == 1);
+  CHECK(kind_of_cifar_archive(folder.path("100.tar")) == CifarKind::cifar100);
+  folder.write("python.tar", tar_entry("cifar-10-batches-py/data_batch_1", "x"));
+  CHECK_FALSE(kind_of_cifar_archive(folder.path("python.tar")).has_value());
+}
+
+TEST_CASE("an archive of CIFAR that is damaged, or lacks a file, is refused") {
+  const auto refused = [](const std::string& bytes, const std::string& why) {
+    return throws<SystemFailure>(
+        [&] {
+          std::istringstream in(bytes);
+          read_cifar_archive(in, "a", CifarKind::cifar10, false);
+        },
+        why);
+  };
+  const std::string test = tar_entry("b/test_batch.bin", three);
+  CHECK(refused("", "cifar: a: test_batch.bin is not in it"));
+  CHECK(refused(tar_entry("data_batch_1", "x"), "the binary version is needed"));
+  CHECK(refused(test + test, "cifar: a: test_batch.bin is in it twice"));
+  CHECK(refused(test.substr(0, 5000), "tar: a: the archive ends within b/test_batch.bin"));
+  CHECK(refused(tar_entry("test_batch.bin", record("\x0a")),
+                "a: test_batch.bin: label 10 of record 0"));
+  CHECK(refused(three, "tar: a: no header of an archive at byte 0"));
 }
