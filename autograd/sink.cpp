@@ -44,4 +44,17 @@ Tensor PerSampleGradSink::squared_norms() const {
   return total;
 }
 
+void DirectionSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
+  const auto found = std::find_if(direction_.begin(), direction_.end(),
+                                  [&](const auto& entry) { return entry.first == &parameter; });
+  if (found == direction_.end()) return;
+  for (const PerSampleGrad& use : uses) {
+    const Tensor part = dot(use, found->second);
+    if (products_.defined())
+      axpby(1, part, 1, products_);
+    else
+      products_ = part;
+  }
+}
+
 }  // namespace sotto

@@ -51,6 +51,21 @@ class PerSampleGradSink final : public GradSink {
   Gradients rows_;
 };
 
+// The sink of directional derivatives: the inner products of each sample's gradient with a given
+// direction, added up over all parameters. Not private.
+class DirectionSink final : public GradSink {
+ public:
+  // Parameters without a direction add nothing.
+  explicit DirectionSink(Gradients direction) : direction_(std::move(direction)) {}
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
+  // <g[n], direction>, [n] f64; undefined if no gradient arrived.
+  const Tensor& products() const { return products_; }
+
+ private:
+  Gradients direction_;
+  Tensor products_;
+};
+
 // Adds to the entry of `parameter`, or appends one.
 void accumulate(Gradients& gradients, Parameter& parameter, const Tensor& value);
 

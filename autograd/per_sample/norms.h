@@ -38,6 +38,10 @@ struct NormErrorBounds {
 // types differ.
 Tensor dot(const PerSampleGrad& f, const PerSampleGrad& g,
            NormMethod norm_method = NormMethod::automatic);
+// Returns <f[n], v>, [n] f64, for one direction v of the parameter's shape, without materializing
+// f: products in the type of sums, added in f64. On a CPU the bits of a sample's value do not
+// depend on the other samples. Throws std::invalid_argument for another shape or type than f's.
+Tensor dot(const PerSampleGrad& f, const Tensor& v);
 
 // Returns the squared norms [n] f64 of a parameter's per-sample gradients, each of which is the sum
 // over the parameter's uses; cross terms are included, and norms stay accurate where uses cancel.
