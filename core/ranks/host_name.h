@@ -1,0 +1,10 @@
+// The name of this host.
+#pragma once
+
+#include <string>
+
+namespace sotto {
+
+std::string host_name();
+
+}  // namespace sotto

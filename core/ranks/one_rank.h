@@ -1,0 +1,28 @@
+// A run of one rank: what it sends, it receives.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/ranks/ranks.h"
+
+namespace sotto {
+
+class OneRank final : public Ranks {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  int ranks_on_host() const override { return 1; }
+  Pending exchange(std::string_view place, std::vector<Bytes> send,
+                   std::vector<Room> receive) override;
+  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
+  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override;
+  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
+  void fail(std::string_view message) noexcept override;
+
+ private:
+  void check_running() const;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,62 @@
+// The processes of a distributed run. They move bytes and never add: sums are made by their owner,
+// in the order of ranks, so that no result depends on the transport or on the order of arrival.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sotto {
+
+// An operation that is under way. wait() returns when its bytes have arrived and its buffers may be
+// used again; a destroyed one has been waited for. Throws RankFailure if a rank failed.
+class Pending {
+ public:
+  class Work {
+   public:
+    virtual ~Work() = default;
+    virtual void wait() = 0;
+  };
+  explicit Pending(std::unique_ptr<Work> work = nullptr);
+  Pending(Pending&&) noexcept;
+  Pending& operator=(Pending&&) noexcept;
+  ~Pending();
+  void wait();
+
+ private:
+  std::unique_ptr<Work> work_;
+};
+
+// One rank's end of a distributed run. All ranks call the same operations in the same order;
+// `place` names the call for people ("Engine: clipped sums") and is compared between ranks, so that
+// ranks at different operations are an error that names both places, and not a hang. Operations
+// may overlap: several may be pending. Buffers must stay alive until their operation was waited
+// for. One thread at a time may call.
+class Ranks {
+ public:
+  using Bytes = std::span<const std::byte>;
+  using Room = std::span<std::byte>;
+
+  virtual ~Ranks() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual int ranks_on_host() const = 0;
+
+  // Sends send[k] to rank k and receives receive[k] from rank k; the block for oneself is copied.
+  // Sizes agree on both sides (an empty block sends nothing); otherwise all ranks fail.
+  virtual Pending exchange(std::string_view place, std::vector<Bytes> send,
+                           std::vector<Room> receive) = 0;
+  // Receives rank k's `send` in receive[k], on every rank.
+  virtual Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) = 0;
+  // Rank 0's bytes, on every rank; what others pass is ignored. Any size.
+  virtual std::vector<std::byte> tell(std::string_view place, Bytes bytes) = 0;
+  // All ranks' bytes, in their order, on rank 0; empty on others. Small, any size.
+  virtual std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) = 0;
+  // Ends the run: every rank's waiting or next operation throws a RankFailure with this message,
+  // this rank and its host. Returns.
+  virtual void fail(std::string_view message) noexcept = 0;
+};
+
+}  // namespace sotto
