@@ -11,18 +11,15 @@
 
 #include "core/cuda/capture.h"
 #include "core/error.h"
+#include "core/library_folder.h"
 
 namespace sotto {
 
 namespace {
 
-// The file libsotto_cuda.so next to the library (or program) that contains this function.
 std::string library_path() {
-  if (const char* asked = std::getenv("SOTTO_CUDA_LIBRARY")) return asked;
-  Dl_info here{};
-  if (dladdr(reinterpret_cast<void*>(&cuda_runtime), &here) == 0 || !here.dli_fname) return {};
-  const std::string file = here.dli_fname;
-  return file.substr(0, file.rfind('/') + 1) + "libsotto_cuda.so";
+  const char* const asked = std::getenv("SOTTO_CUDA_LIBRARY");
+  return asked ? asked : beside_library("libsotto_cuda.so");
 }
 
 CudaRuntime* make_runtime() {

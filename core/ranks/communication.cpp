@@ -1,6 +1,7 @@
 #include "core/ranks/communication.h"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -39,6 +40,15 @@ Communication::Communication(Link& link, Board& board, const RankLimits& limits)
     : link_(link), board_(board), limits_(limits), peers_(static_cast<std::size_t>(link.size())) {}
 
 bool Communication::step() {
+  try {
+    return try_step();
+  } catch (const std::exception& exception) {
+    fail(link_.rank(), exception.what());
+    return false;
+  }
+}
+
+bool Communication::try_step() {
   std::vector<std::shared_ptr<Operation>> begun;
   std::optional<std::string> cause;
   bool closing = false;
@@ -122,8 +132,7 @@ void Communication::match(int rank) {
     const NoticeHead& head = notice.head;
     if (head.number != operation->number || head.kind != operation->kind ||
         head.digest != operation->digest) {
-      fail(rank, fmt::format("is at {}, where rank {} is at {}", text_of(notice), link_.rank(),
-                             operation->text()));
+      fail_apart(rank, text_of(notice), operation->text());
     } else {
       arrive(*operation, rank, notice);
     }
@@ -131,6 +140,14 @@ void Communication::match(int rank) {
   if (!ended_ && peer.ended && !peer.expected.empty())
     fail(rank, fmt::format("has ended its run, where rank {} is at {}", link_.rank(),
                            peer.expected.front()->text()));
+}
+
+// Both ranks say the same: that the later one is not where the other is.
+void Communication::fail_apart(int rank, const std::string& theirs, const std::string& ours) {
+  const int own = link_.rank();
+  const bool later = rank > own;
+  fail(std::max(rank, own), fmt::format("is at {}, where rank {} is at {}", later ? theirs : ours,
+                                        std::min(rank, own), later ? ours : theirs));
 }
 
 void Communication::arrive(Operation& operation, int rank, const ReadNotice& notice) {
@@ -185,16 +202,22 @@ void Communication::beat(RankClock::time_point now) {
   notify_others({.kind = NoticeKind::heartbeat}, doing);
 }
 
-// All notices that have arrived were read before: after a pause of this rank itself, nobody else is
-// taken for silent.
 void Communication::watch(RankClock::time_point now) {
+  const bool paused =
+      now - std::exchange(watched_, now) > seconds(limits_.silence_seconds / beats_in_silence);
   for (int k = 0; k < link_.size() && !ended_; ++k) {
-    const Peer& peer = peers_[static_cast<std::size_t>(k)];
+    Peer& peer = peers_[static_cast<std::size_t>(k)];
+    // After a pause of this rank itself, as by SIGSTOP, nobody else is taken for silent.
+    if (paused) peer.heard = now;
     if (k == link_.rank() || (peer.ended && !link_.ends_together())) continue;
     if (now - peer.heard > seconds(limits_.silence_seconds))
       fail(k, fmt::format("was not heard from for {:.1f} s: dead, stopped or unreachable",
                           duration<double>(now - peer.heard).count()));
   }
+  watch_operations(now);
+}
+
+void Communication::watch_operations(RankClock::time_point now) {
   for (std::size_t i = 0; i < operations_.size() && !ended_; ++i) {
     const auto operation = operations_[i];
     std::optional<RankClock::time_point> since;
@@ -224,10 +247,7 @@ void Communication::close() {
 void Communication::fail(int rank, const std::string& cause) {
   if (std::exchange(ended_, true)) return;
   const auto failure = std::make_shared<const RankFailure>(rank, cause, known_ranks());
-  notify_others({.number = static_cast<std::uint64_t>(rank), .kind = NoticeKind::failure}, cause);
-  const auto end = RankClock::now() + farewell;
-  while (!link_.notices_sent() && RankClock::now() < end) std::this_thread::yield();
-  link_.failed(*failure);
+  tell_failure(*failure);
   // Whoever waits may free its buffers when it knows: nothing uses them from here on.
   const std::lock_guard lock(board_.mutex);
   for (auto* operations : {&operations_, &board_.begun}) {
@@ -240,6 +260,18 @@ void Communication::fail(int rank, const std::string& cause) {
   }
   board_.failure = failure;
   board_.moved.notify_all();
+}
+
+void Communication::tell_failure(const RankFailure& failure) {
+  try {
+    const auto rank = static_cast<std::uint64_t>(failure.rank());
+    notify_others({.number = rank, .kind = NoticeKind::failure}, failure.cause());
+    const auto end = RankClock::now() + farewell;
+    while (!link_.notices_sent() && RankClock::now() < end) std::this_thread::yield();
+  } catch (const std::exception&) {
+    // The link is what failed.
+  }
+  link_.failed(failure);
 }
 
 std::vector<RankFailure::Known> Communication::known_ranks() {

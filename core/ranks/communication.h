@@ -16,7 +16,7 @@ namespace sotto {
 class Communication {
  public:
   Communication(Link& link, Board& board, const RankLimits& limits);
-  // Does what can be done now; returns true if anything moved.
+  // Does what can be done now; returns true if anything moved. An exception is this rank's failure.
   bool step();
   // True when the rank has closed and nothing is left to do, and after a failure.
   bool ended() const { return ended_; }
@@ -33,6 +33,7 @@ class Communication {
     bool ended = false;
   };
 
+  bool try_step();
   bool start(std::vector<std::shared_ptr<Operation>> begun);
   void receive(const Link::Notice& notice);
   void match(int rank);
@@ -41,8 +42,11 @@ class Communication {
   bool advance();
   void beat(RankClock::time_point now);
   void watch(RankClock::time_point now);
+  void watch_operations(RankClock::time_point now);
   void close();
+  void fail_apart(int rank, const std::string& theirs, const std::string& ours);
   void fail(int rank, const std::string& cause);
+  void tell_failure(const RankFailure& failure);
   std::vector<RankFailure::Known> known_ranks();
   void notify_others(const NoticeHead& head, std::string_view text);
 
@@ -51,7 +55,7 @@ class Communication {
   RankLimits limits_;
   std::vector<Peer> peers_;
   std::vector<std::shared_ptr<Operation>> operations_;  // under way
-  RankClock::time_point next_beat_{};
+  RankClock::time_point next_beat_{}, watched_ = RankClock::now();
   bool said_end_ = false;
   bool ended_ = false;
 };

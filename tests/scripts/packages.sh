@@ -21,7 +21,12 @@ libclang-rt-14-dev:runtime:fuzzer
 clang-tidy:program:clang-tidy
 cppcheck:program:cppcheck"
 # Faster with it; our own loops do the work without.
-optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp"
+# Runs of several processes need one of the MPIs; the tests run with both.
+optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp
+libopenmpi-dev:module:ompi-c
+openmpi-bin:program:mpirun.openmpi
+libmpich-dev:module:mpich
+mpich:program:mpirun.mpich"
 # Whose tests are left out without: the CMake package, and the site of pages and reference.
 optional_test_packages="cmake:program:cmake
 doxygen:program:doxygen"

@@ -1,0 +1,70 @@
+#include "core/ranks/rank_threads.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/ranks/host_name.h"
+#include "core/threads/parallel.h"
+
+namespace sotto {
+
+namespace {
+
+RankProcessors own_processors() {
+  RankProcessors own;
+  const std::string name = host_name().substr(0, own.host.size() - 1);
+  std::copy(name.begin(), name.end(), own.host.begin());
+  if (sched_getaffinity(0, sizeof own.mask, &own.mask) != 0)
+    throw SystemFailure("share_processors: this process's processors are unknown");
+  return own;
+}
+
+std::string line(std::span<const RankProcessors> ranks) {
+  std::set<std::string_view> hosts;
+  std::vector<int> threads;
+  bool bound = false;
+  for (std::size_t k = 0; k < ranks.size(); ++k) {
+    hosts.insert(ranks[k].host.data());
+    threads.push_back(threads_of(k, ranks));
+    bound |= ranks[k].host == ranks[0].host && !CPU_EQUAL(&ranks[k].mask, &ranks[0].mask);
+  }
+  const auto [least, most] = std::minmax_element(threads.begin(), threads.end());
+  const std::string count =
+      *least == *most ? fmt::format("{}", *least) : fmt::format("{} to {}", *least, *most);
+  return fmt::format("{} rank{} on {} host{}, {} thread{} each{}", ranks.size(),
+                     ranks.size() == 1 ? "" : "s", hosts.size(), hosts.size() == 1 ? "" : "s",
+                     count, *most == 1 ? "" : "s",
+                     bound ? ", bound to processors by the launcher" : "");
+}
+
+}  // namespace
+
+int threads_of(std::size_t rank, std::span<const RankProcessors> ranks) {
+  double share = 0;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &ranks[rank].mask)) continue;
+    share += 1.0 / static_cast<double>(
+                       std::count_if(ranks.begin(), ranks.end(), [&](const RankProcessors& other) {
+                         return other.host == ranks[rank].host && CPU_ISSET(processor, &other.mask);
+                       }));
+  }
+  constexpr double rounding = 1e-6;  // of the sum: 1/3 + 1/3 + 1/3 is one thread
+  return std::clamp(static_cast<int>(share + rounding), 1, max_threads);
+}
+
+std::string share_processors(Ranks& ranks) {
+  const RankProcessors own = own_processors();
+  std::vector<RankProcessors> all(static_cast<std::size_t>(ranks.size()));
+  std::vector<Ranks::Room> rooms;
+  for (RankProcessors& each : all) rooms.push_back(std::as_writable_bytes(std::span(&each, 1)));
+  ranks.gather("processors of each rank", std::as_bytes(std::span(&own, 1)), rooms).wait();
+  if (!std::getenv("OMP_NUM_THREADS"))
+    set_thread_count(threads_of(static_cast<std::size_t>(ranks.rank()), all));
+  return line(all);
+}
+
+}  // namespace sotto

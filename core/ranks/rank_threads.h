@@ -1,0 +1,28 @@
+// The threads of each rank, so that the ranks of a host share its processors.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+
+#include <sched.h>
+
+#include "core/ranks/ranks.h"
+
+namespace sotto {
+
+// The processors that a rank may use.
+struct RankProcessors {
+  std::array<char, 256> host{};  // its name
+  cpu_set_t mask{};
+};
+
+// The number of threads of a rank: a processor that k ranks of its host may use counts 1/k; at
+// least 1. So it is right whether the launcher binds ranks to processors or not.
+int threads_of(std::size_t rank, std::span<const RankProcessors> ranks);
+
+// Sets the number of threads (set_thread_count) to this rank's threads_of(), unless OMP_NUM_THREADS
+// says it, and returns a line about it for people. All ranks call it; rank 0 prints the line.
+std::string share_processors(Ranks& ranks);
+
+}  // namespace sotto
