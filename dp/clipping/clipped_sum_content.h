@@ -7,10 +7,12 @@
 #include "autograd/parameter.h"
 #include "dp/clipping/clipped_sum.h"
 #include "dp/sampling/sampler.h"
+#include "nn/optim/shards.h"
 
 namespace sotto::inline dp {
 
 struct ClippedSum::Content {
+  // f64 sums of whole parameters or, with shards, of the elements that this rank owns.
   Gradients sums;
   double sensitivity;
   // Centered counts: the sum over all units of 1/2 if the condition holds and -1/2 if not. The
@@ -18,6 +20,7 @@ struct ClippedSum::Content {
   std::vector<double> unclipped;
   std::optional<double> finite;
   SampledBatch draw;
+  std::shared_ptr<const nn::Shards> shards = nullptr;
 };
 
 }  // namespace sotto::inline dp

@@ -17,6 +17,9 @@
 
 namespace sotto::inline dp {
 
+namespace nn {
+class Shards;
+}
 struct ClipBatch;
 struct ClipGraph;
 class GroupClipper;
@@ -55,6 +58,12 @@ class Clipper {
   // the units came from. Throws std::invalid_argument if the number of units added differs from
   // that of the draw or exceeds the maximum batch, or if begin() was given other units.
   ClippedSum finish(SampledBatch draw);
+  // The same for a batch whose blocks are divided among ranks. Collective: each rank calls begin()
+  // with its part (SumBlocks::part), in the order of ranks, and finish() with the whole draw. The
+  // result holds the sums over all ranks of the elements that this rank owns; their counts are on
+  // rank 0 alone. Throws std::invalid_argument on every rank if the parts are not a division of the
+  // drawn units, or if the ranks' bounds differ.
+  ClippedSum finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards);
   // Drops everything added since the last finish(). Call it after an exception in mid-batch.
   void discard();
   // True if a failed add() may have left something in the sum. Then only discard() can be called.
@@ -97,6 +106,8 @@ class Clipper {
   enum class State { adding, finished, broken };
 
   void check_between_batches(const char* what) const;
+  ClippedSum finish(SampledBatch draw, std::span<const std::int64_t> units,
+                    std::shared_ptr<const nn::Shards> shards);
   void start_batch();
   ClipBatch begin_physical_batch(std::int64_t units);
   BlockEnds blocks_of_next(std::int64_t units) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/error.h"
 
@@ -20,12 +21,26 @@ SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::i
   rows_before_.push_back(0);
   for (std::size_t k = 0; k < units.size(); ++k)
     rows_before_.push_back(rows_before_.back() + (rows_of.empty() ? 1 : rows_of[k]));
+  if (!units.empty()) roots_.push_back(std::ssize(units));
+}
+
+SumBlocks SumBlocks::part(std::size_t first, std::size_t end) const {
+  const std::vector<std::int64_t>& all = ends();
+  const std::int64_t begin = first == 0 ? 0 : all[first - 1];
+  SumBlocks part({}, {}, limits_);
+  for (std::size_t block = first; block < end; ++block) part.roots_.push_back(all[block] - begin);
+  if (first == end) return part;
+  part.units_.assign(units_.begin() + begin, units_.begin() + all[end - 1]);
+  part.rows_before_.assign(rows_before_.begin() + begin, rows_before_.begin() + all[end - 1] + 1);
+  return part;
 }
 
 const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t max_units) const& {
   max_units = std::min(max_units, limits_.units);
   const auto [found, is_new] = ends_.try_emplace(max_units);
-  if (is_new && !units_.empty()) split(0, std::ssize(units_), max_units, found->second);
+  for (std::int64_t first = 0;
+       const std::int64_t end : is_new ? roots_ : std::vector<std::int64_t>())
+    split(std::exchange(first, end), end, max_units, found->second);
   return found->second;
 }
 

@@ -25,6 +25,10 @@ class SumBlocks {
   SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
             Limits limits);
 
+  // The blocks `first` to `end` - 1, of a batch that is divided among ranks: their units alone, in
+  // the same blocks.
+  SumBlocks part(std::size_t first, std::size_t end) const;
+
   const std::vector<std::int64_t>& units() const { return units_; }
   const Limits& limits() const { return limits_; }
   // Returns the ends of the blocks of at most `max_units` units, as indices into units(), in rising
@@ -40,6 +44,7 @@ class SumBlocks {
              std::vector<std::int64_t>& ends) const;
 
   std::vector<std::int64_t> units_, rows_before_;
+  std::vector<std::int64_t> roots_;  // ends of the ranges that are halved on their own
   Limits limits_;
   mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by the maximum
 };

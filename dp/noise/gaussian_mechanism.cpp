@@ -83,7 +83,7 @@ void GaussianMechanism::prefetch() {
 void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
   std::vector<std::int64_t> counts;
   for (const auto& [parameter, total] : update.sums()) counts.push_back(total.numel());
-  const std::int64_t elements = std::reduce(counts.begin(), counts.end());
+  const std::int64_t elements = update.elements();
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   const bool same = last_->sampler && grid == last_->grid, on_gpu = update.on_one_gpu();
@@ -92,16 +92,22 @@ void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
       prefetch && same && !on_gpu && prefetch->ours() && prefetch->counts() == counts;
   if (!same) last_->sampler = std::make_shared<const RoundedGaussian>(grid.stddev);
   last_->grid = grid;
-  last_->expected_counts = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
+  const bool expected = same && !on_gpu && !update.divided();
+  last_->expected_counts = expected ? std::move(counts) : std::vector<std::int64_t>();
   if (on_gpu) return update.on_gpu(grid, {.gaussian = *last_->sampler, .random = random_});
-  update.on_cpu(grid, [&](std::int64_t /*first*/, std::span<std::int64_t> room) {
+  const ChaChaStream stream = useful ? ChaChaStream() : random_.reserve(update.noise_blocks());
+  update.on_cpu(grid, [&](NoisePlace place, std::span<std::int64_t> room) {
     if (useful) return prefetch->next(room);
-    last_->sampler->fill(random_, room);
+    ChaChaStream here = stream;
+    here.block += place.block;
+    last_->sampler->fill(here, room);
     return std::span<const std::int64_t>(room);
   });
 }
 
 void GaussianMechanism::add_floating_point(NoisyUpdate& update, const Scale& scale) {
+  check(scale.multiplier == 0 || !update.divided(),
+        "GaussianMechanism: floating-point noise on several ranks");
   for (std::size_t k = 0; k < update.sums().size(); ++k) {
     const Tensor& total = update.sums()[k].second;
     // Sum, noise and division are computed in f64, and the result is rounded once.

@@ -51,10 +51,9 @@ void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
 
 namespace {
 
-std::int64_t elements_of(const Gradients& sums) {
-  std::int64_t elements = 0;
-  for (const auto& [parameter, total] : sums) elements += total.numel();
-  return elements;
+// The number of elements of all sums, on all ranks.
+std::int64_t elements_of(const Gradients& sums, const nn::Shards* shards) {
+  return NoisyUpdate(sums, {}, 1, shards).elements();
 }
 
 // Returns tensors for the released sums, in the types of their parameters. A sum that already has
@@ -89,7 +88,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   label.kind = MemoryKind::workspace;
   label.phase = "update";
   const LabelScope labelled(label);
-  auto& [sums, sensitivity, unclipped, finite, draw] = sum.content();
+  auto& [sums, sensitivity, unclipped, finite, draw, shards] = sum.content();
   Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   Scale counts{.divisor = draw.expected_batch_size()};
   std::vector<double> parts = unclipped;
@@ -102,11 +101,12 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
     check_scale(counts, std::ssize(parts));
   }
-  check_scale(scale, elements_of(sums));
+  check(!shards || independent(), "release: correlated noise on several ranks");
+  check_scale(scale, elements_of(sums, shards.get()));
   prepare(draw, sums, sensitivity, ledger);
   const double stddev = noise_stddev(scale) / scale.divisor;
   Gradients released = room_for(sums);
-  NoisyUpdate update(sums, released, scale.divisor);
+  NoisyUpdate update(sums, released, scale.divisor, shards.get());
   if (optimizer != nullptr) update.make_step(*optimizer, stddev * stddev);
   // A release that was charged must be completed, so the memory limit does not apply from here on.
   const LimitExemption exemption;

@@ -19,8 +19,27 @@ void NoisyUpdate::finished(std::size_t k) {
   finished(parameter, contiguous(result).view_as({-1}).value(), 0, result.numel(), false);
 }
 
+// The number of elements of the k-th parameter, on all ranks.
+std::int64_t NoisyUpdate::whole_size(std::size_t k) const {
+  return shards_ != nullptr ? sums_[k].first->value.numel() : sums_[k].second.numel();
+}
+
+std::int64_t NoisyUpdate::elements() const {
+  std::int64_t elements = 0;
+  for (std::size_t k = 0; k < sums_.size(); ++k) elements += whole_size(k);
+  return elements;
+}
+
+std::uint64_t NoisyUpdate::noise_blocks() const {
+  std::uint64_t blocks = 0;
+  for (std::size_t k = 0; k < sums_.size(); ++k)
+    blocks += RoundedGaussian::blocks_for(static_cast<std::size_t>(whole_size(k)));
+  return blocks;
+}
+
 void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
   std::int64_t first = 0, room = 0;
+  std::uint64_t block = 0;
   for (const auto& [parameter, total] : sums_)
     room = std::max(room, std::min(total.numel(), noise_block_size));
   const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(room));
@@ -31,14 +50,18 @@ void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
     const bool on_host = result.device() == cpu, in_place = on_host && result.contiguous();
     const Tensor from = contiguous(total).to(cpu);
     const Tensor to = in_place ? result : Tensor::empty(total.shape(), result.dtype());
+    const std::int64_t begin = shards_ != nullptr ? shards_->range(*parameter).first : 0;
+    if (total.numel() == 0 && on_host) finished(parameter, to, 0, 0, true);
     for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
       const std::int64_t count = std::min(total.numel() - at, noise_block_size);
-      const std::span noise =
-          draw(first + at, std::span(draws.get(), static_cast<std::size_t>(count)));
+      const NoisePlace place{first + at, block + static_cast<std::uint64_t>(begin + at) /
+                                                     RoundedGaussian::words_in_block};
+      const std::span noise = draw(place, std::span(draws.get(), static_cast<std::size_t>(count)));
       const bool finite = add_on_grid(from, to, at, noise, grid, divisor_);
       if (on_host) finished(parameter, to.view_as({-1}).value(), at, at + count, finite);
     }
     first += total.numel();
+    block += RoundedGaussian::blocks_for(static_cast<std::size_t>(whole_size(k)));
     if (!in_place) copy_into(to, result);
     if (!on_host) finished(k);
   }

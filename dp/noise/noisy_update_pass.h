@@ -10,14 +10,20 @@
 #include "core/random/secret_random.h"
 #include "dp/noise/noise_grid.h"
 #include "nn/optim/optimizer.h"
+#include "nn/optim/shards.h"
 
 namespace sotto::inline dp {
 
-// Draws noise, in spacings, for the room.size() elements from `first` on, counted over all
-// parameters; these elements belong to one parameter. Returns the draws, in `room` or in other
-// memory.
+// The place of an element in a release.
+struct NoisePlace {
+  std::int64_t first = 0;   // counted over all elements that are released here
+  std::uint64_t block = 0;  // of the release's keystream (NoisyUpdate::noise_blocks)
+};
+
+// Draws noise, in spacings, for the room.size() elements from `place` on, which belong to one
+// parameter. Returns the draws, in `room` or in other memory.
 using WholeNoise =
-    std::function<std::span<const std::int64_t>(std::int64_t first, std::span<std::int64_t> room)>;
+    std::function<std::span<const std::int64_t>(NoisePlace place, std::span<std::int64_t> room)>;
 
 // The source of noise on a GPU: the keystream that the CPU would draw from.
 struct GpuNoise {
@@ -33,9 +39,11 @@ struct GpuNoise {
 class NoisyUpdate {
  public:
   // `released` are the result tensors, with the sums' shapes and devices; they may be the sums. If
-  // they are f32, the sums are f32 or f64. The sums must outlive this object.
-  NoisyUpdate(const Gradients& sums, Gradients released, double divisor)
-      : sums_(sums), released_(std::move(released)), divisor_(divisor) {}
+  // they are f32, the sums are f32 or f64. `shards`: the sums are those of the elements that this
+  // rank owns; null: of all. Sums and shards must outlive this object.
+  NoisyUpdate(const Gradients& sums, Gradients released, double divisor,
+              const nn::Shards* shards = nullptr)
+      : sums_(sums), released_(std::move(released)), divisor_(divisor), shards_(shards) {}
   NoisyUpdate(const NoisyUpdate&) = delete;
   NoisyUpdate& operator=(const NoisyUpdate&) = delete;
 
@@ -44,6 +52,15 @@ class NoisyUpdate {
   void make_step(nn::Optimizer& optimizer, double noise_variance) {
     step_.emplace(optimizer, released_, noise_variance);
   }
+
+  // True if other ranks release other elements.
+  bool divided() const { return shards_ != nullptr; }
+  // The number of elements of all parameters, on all ranks.
+  std::int64_t elements() const;
+  // The blocks of keystream for all of them. Each parameter begins with a block of its own, and
+  // the place of an element does not depend on the ranks: generators with equal keys never use a
+  // word twice.
+  std::uint64_t noise_blocks() const;
 
   // Rounds every element to the nearest multiple of the spacing, adds noise, and divides. Noise is
   // drawn for every element once, in order. An infinite sum counts as the largest finite one.
@@ -70,10 +87,12 @@ class NoisyUpdate {
   void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                 std::int64_t end, bool finite);
   std::optional<UpdateArray> update_in_place(std::size_t k, const Tensor& flat);
+  std::int64_t whole_size(std::size_t k) const;
 
   const Gradients& sums_;
   Gradients released_;
   double divisor_;
+  const nn::Shards* shards_;
   std::optional<nn::Optimizer::Step> step_;
 };
 

@@ -14,6 +14,7 @@
 #include "nn/optim/check_finite.h"
 #include "nn/optim/parameter_slot.h"
 #include "nn/optim/schedule.h"
+#include "nn/optim/shards.h"
 
 namespace sotto::nn {
 
@@ -35,13 +36,20 @@ std::int64_t saved_steps(const std::map<std::string, Tensor>& state, const std::
   return value;
 }
 
-// Returns a copy of the entry `name`, checked against the parameter's value.
+// Returns a copy of some elements, [elements].
+Tensor own_part(const Tensor& whole, ElementRange range) {
+  return clone(contiguous(whole).view_as({-1}).value().slice(0, range.first, range.end));
+}
+
+// Returns a copy of the slot's part of the entry `name`, checked against the parameter's value.
 Tensor saved_buffer(const std::map<std::string, Tensor>& state, const std::string& name,
-                    const Tensor& value, Dtype dtype) {
-  const Tensor& saved = entry(state, name);
+                    const ParameterSlot& slot) {
+  const Tensor &saved = entry(state, name), &value = slot.parameter->value;
+  const Dtype dtype = slot.buffer_dtype();
   check(saved.shape() == value.shape() && saved.dtype() == dtype,
         "optimizer: {} is {} {} where {} {} is needed", name, sotto::name(saved.dtype()),
         saved.shape(), sotto::name(dtype), value.shape());
+  if (slot.range) return own_part(saved, *slot.range);
   Tensor buffer = dtype == value.dtype() ? empty_like(value)
                                          : Tensor::empty(value.shape(), dtype, value.device());
   copy_into(saved, buffer);
@@ -55,12 +63,11 @@ ParameterSlot loaded(const ParameterSlot& slot, const std::string& name,
                      .group = slot.group,
                      .place = slot.place,
                      .dtype = slot.dtype,
-                     .steps = saved_steps(state, name + ".steps")};
+                     .steps = saved_steps(state, name + ".steps"),
+                     .range = slot.range};
   if (read.steps == 0) return read;
-  for (const char* kind : slot.group->rule->buffers()) {
-    read.buffers.push_back(
-        saved_buffer(state, name + "." + kind, slot.parameter->value, slot.buffer_dtype()));
-  }
+  for (const char* kind : slot.group->rule->buffers())
+    read.buffers.push_back(saved_buffer(state, name + "." + kind, slot));
   return read;
 }
 
@@ -79,6 +86,7 @@ struct Optimizer::State {
   std::deque<ParameterGroup> groups;  // which stay at their addresses
   std::vector<ParameterSlot> slots;
   std::unordered_map<const Parameter*, std::size_t> places;
+  std::shared_ptr<const Shards> shards;  // null if the parameters are not divided
 };
 
 void Optimizer::State::check_gradients(const Gradients& gradients, double noise_variance) const {
@@ -91,7 +99,7 @@ void Optimizer::State::check_gradients(const Gradients& gradients, double noise_
     const auto place = places.find(parameter);
     check(place != places.end(),
           "step: a gradient of shape {} is of a parameter not in the optimizer", grad.shape());
-    const Tensor& value = parameter->value;
+    const Tensor value = slots[place->second].value();
     check(grad.shape() == value.shape(), "step: gradient {} for a parameter {}", grad.shape(),
           value.shape());
     check(seen.insert(parameter).second, "step: two gradients for one parameter {}", value.shape());
@@ -106,7 +114,7 @@ void Optimizer::State::check_room(const Gradients& gradients) const {
   std::size_t state = 0, largest = 0;
   for (const auto& [parameter, grad] : gradients) {
     const ParameterSlot& slot = slots[places.at(parameter)];
-    const std::size_t bytes = parameter->value.bytes();
+    const std::size_t bytes = slot.value().bytes();
     if (slot.steps == 0) state += slot.group->rule->buffers().size() * bytes;
     const std::size_t part = static_cast<std::size_t>(block_elements) * size_of(slot.dtype);
     largest = std::max(largest, in_blocks(slot, grad) ? part : bytes);
@@ -201,7 +209,7 @@ void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, s
                                std::int64_t end, bool finite) {
   if (!finite) check_finite(flat.slice(0, first, end), *parameter);
   ParameterSlot& slot = optimizer_.state_->slot_of(parameter);
-  const Tensor grad = flat.view_as(parameter->value.shape()).value();
+  const Tensor grad = flat.view_as(slot.value().shape()).value();
   if (in_blocks(slot, grad)) {
     update_part(slot, grad, first, end, noise_variance_);
   } else if (end == flat.numel()) {
@@ -223,7 +231,7 @@ std::size_t Optimizer::bytes_to_come() const {
   std::size_t bytes = 0;
   for (const ParameterSlot& slot : state_->slots) {
     const std::size_t missing = slot.group->rule->buffers().size() - slot.buffers.size();
-    const auto elements = static_cast<std::size_t>(slot.parameter->value.numel());
+    const auto elements = static_cast<std::size_t>(slot.value().numel());
     bytes += missing * Allocator::size_class(elements * size_of(slot.dtype));
   }
   return bytes;
@@ -262,18 +270,36 @@ void Optimizer::follow(const Schedule& schedule, std::int64_t step) {
   if (const auto momentum = schedule.momentum(step)) set_momentum(*momentum);
 }
 
+void Optimizer::divide(std::shared_ptr<const Shards> shards) {
+  check(!state_->shards || &state_->shards->ranks() == &shards->ranks(),
+        "optimizer: its state is divided among other ranks");
+  for (const ParameterSlot& slot : state_->slots)
+    check(slot.group->rule->elementwise(),
+          "optimizer: a rule that needs whole parameters, such as Lamb, on several ranks");
+  for (ParameterSlot& slot : state_->slots) {
+    if (slot.range) continue;
+    slot.range = shards->range(*slot.parameter);
+    for (Tensor& buffer : slot.buffers) buffer = own_part(buffer, *slot.range);
+  }
+  state_->shards = std::move(shards);
+}
+
 std::map<std::string, Tensor> Optimizer::state(const NamedParameters& names) const {
   const std::vector<std::string> own = state_->named(names);
   std::map<std::string, Tensor> state;
+  const Shards* const shards = state_->shards.get();
   for (const ParameterSlot& slot : state_->slots) {
     const std::string& name = own[slot.place];
     state[name + ".steps"] = Tensor::from(std::vector<std::int64_t>{slot.steps}, {});
     if (slot.steps == 0) continue;
     const std::vector<const char*> kinds = slot.group->rule->buffers();
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      state[name + "." + kinds[k]] = clone(slot.buffers[k]);
+      const Tensor& buffer = slot.buffers[k];
+      state[name + "." + kinds[k]] =
+          shards ? shards->whole(*slot.parameter, buffer) : clone(buffer);
     }
   }
+  if (shards != nullptr && shards->ranks().rank() != 0) state.clear();
   return state;
 }
 

@@ -18,6 +18,7 @@ struct UpdateArray;
 namespace sotto::nn {
 
 class Schedule;
+class Shards;
 class UpdateRule;
 
 // Updates parameters from gradients. Make one with a rule, and pass it what a backward or the
@@ -58,12 +59,21 @@ class Optimizer {
   // group was made with, and the momentum if the schedule has one.
   void follow(const Schedule& schedule, std::int64_t step);
 
+  // Divides the state and all further steps among the ranks of a distributed run: each keeps and
+  // updates the elements that it owns, and step() takes their gradients, [elements] for each
+  // parameter. The engine calls it (EngineOptions::ranks). Throws std::invalid_argument, and
+  // changes nothing, for a rule that needs whole parameters (Lamb), and for an optimizer that was
+  // divided among other ranks.
+  void divide(std::shared_ptr<const Shards> shards);
+
   // The state for a training checkpoint: "conv1.weight.steps" (i64 of rank 0) and a tensor for each
   // buffer, "conv1.weight.momentum". Options and rates are not part of it. `names` must name every
-  // parameter of the optimizer; the tensors are copies.
+  // parameter of the optimizer; the tensors are copies. Divided among ranks: collective; rank 0
+  // gets the whole state, the others an empty one.
   std::map<std::string, Tensor> state(const NamedParameters& names) const;
   // Restores a state. Throws std::invalid_argument with the entry's name, and changes nothing, when
-  // an entry is missing, unexpected, or of another shape or dtype.
+  // an entry is missing, unexpected, or of another shape or dtype. Local: with ranks, each takes
+  // its part of the whole state.
   void load_state(const std::map<std::string, Tensor>& state, const NamedParameters& names);
 
   // A step in blocks, for gradients that are finished piece by piece: each block is updated while

@@ -15,9 +15,10 @@ namespace {
 constexpr std::uint64_t state_rounding_seed = 0x5354415445;
 constexpr std::uint64_t max_buffers = 8;  // buffers that a rule may keep for one parameter
 
-Update update_of(ParameterSlot& slot, const Tensor& grad, double noise_variance) {
+Update update_of(ParameterSlot& slot, const Tensor& value, const Tensor& grad,
+                 double noise_variance) {
   slot.buffers.resize(slot.group->rule->buffers().size());
-  return {.value = slot.parameter->value,
+  return {.value = value,
           .grad = grad,
           .learning_rate = slot.group->rate,
           .t = slot.steps,
@@ -25,10 +26,10 @@ Update update_of(ParameterSlot& slot, const Tensor& grad, double noise_variance)
           .buffers = slot.buffers};
 }
 
-// Updates part.value, the elements from `first` on, with its bf16 state converted to the
+// Updates part.value, the slot's elements from `first` on, with its bf16 state converted to the
 // parameter's type meanwhile.
 void apply_widened(ParameterSlot& slot, const Update& part, std::int64_t first) {
-  const Shape& shape = slot.parameter->value.shape();
+  const Shape shape = slot.value().shape();
   const auto kept = [&](const Tensor& buffer) {
     const Tensor flat = buffer.view_as({-1}).value();
     return flat.slice(0, first, first + part.value.numel()).view_as(part.value.shape()).value();
@@ -45,9 +46,10 @@ void apply_widened(ParameterSlot& slot, const Update& part, std::int64_t first) 
   for (std::size_t k = 0; k < state.size(); ++k) {
     // Each parameter and buffer has a Philox sequence of its own, which its steps consume in order.
     const PhiloxKey key{.seed = state_rounding_seed, .stream = place * max_buffers + k};
-    const std::uint64_t begin =
-        static_cast<std::uint64_t>(part.t - 1) * static_cast<std::uint64_t>(shape.numel()) +
-        static_cast<std::uint64_t>(first);
+    const std::int64_t element = first + (slot.range ? slot.range->first : 0);
+    const std::uint64_t begin = static_cast<std::uint64_t>(part.t - 1) *
+                                    static_cast<std::uint64_t>(slot.parameter->value.numel()) +
+                                static_cast<std::uint64_t>(element);
     round_at_random(key, begin, state[k], kept(slot.buffers[k]));
   }
 }
@@ -79,13 +81,20 @@ void update_blocks(ParameterSlot& slot, const Update& whole, std::int64_t first,
 
 }  // namespace
 
+Tensor ParameterSlot::value() const {
+  if (!range) return parameter->value;
+  check(parameter->value.contiguous(),
+        "step: a parameter {} that ranks share is no longer row-major", parameter->value.shape());
+  return parameter->value.view_as({-1}).value().slice(0, range->first, range->end);
+}
+
 void label_state(const ParameterSlot& slot) {
   for (const Tensor& buffer : slot.buffers)
     label_for(*slot.parameter, MemoryKind::optimizer_state, buffer);
 }
 
 bool in_blocks(const ParameterSlot& slot, const Tensor& grad) {
-  const Tensor& value = slot.parameter->value;
+  const Tensor value = slot.value();
   const bool has_state = slot.buffers.size() == slot.group->rule->buffers().size() &&
                          std::all_of(slot.buffers.begin(), slot.buffers.end(),
                                      [](const Tensor& buffer) { return buffer.defined(); });
@@ -95,9 +104,9 @@ bool in_blocks(const ParameterSlot& slot, const Tensor& grad) {
 }
 
 void update(ParameterSlot& slot, const Tensor& grad, double noise_variance) {
-  const Tensor same_type = to_dtype(grad, slot.parameter->value.dtype());
+  const Tensor value = slot.value(), same_type = to_dtype(grad, value.dtype());
   ++slot.steps;
-  const Update whole = update_of(slot, same_type, noise_variance);
+  const Update whole = update_of(slot, value, same_type, noise_variance);
   if (in_blocks(slot, same_type)) return update_blocks(slot, whole, 0, grad.numel());
   if (slot.group->bf16_state) return apply_widened(slot, whole, 0);
   slot.group->rule->apply(whole);
@@ -107,18 +116,19 @@ void update(ParameterSlot& slot, const Tensor& grad, double noise_variance) {
 void update_part(ParameterSlot& slot, const Tensor& grad, std::int64_t first, std::int64_t end,
                  double noise_variance) {
   if (first == 0) ++slot.steps;
-  update_blocks(slot, update_of(slot, grad, noise_variance), first, end);
+  const Tensor value = slot.value();
+  update_blocks(slot, update_of(slot, value, grad, noise_variance), first, end);
 }
 
 std::optional<UpdateArray> update_array(ParameterSlot& slot, const Tensor& grad,
                                         double noise_variance) {
-  const Tensor& value = slot.parameter->value;
+  const Tensor value = slot.value();
   if (!slot.group->rule->elementwise() || slot.group->bf16_state || grad.dtype() != value.dtype() ||
       grad.device() != value.device() || !value.is_dense()) {
     return {};
   }
   ++slot.steps;
-  const Update whole = update_of(slot, grad, noise_variance);
+  const Update whole = update_of(slot, value, grad, noise_variance);
   const auto one = array_of(slot.group->rule->plan(whole).value(), whole);
   if (!one) --slot.steps;
   label_state(slot);

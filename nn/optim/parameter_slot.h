@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/parameter.h"
+#include "nn/optim/shards.h"
 #include "nn/optim/update_plan.h"
 
 namespace sotto::nn {
@@ -39,6 +40,12 @@ struct ParameterSlot {
   Dtype dtype;
   std::int64_t steps = 0;
   std::vector<Tensor> buffers{};  // one for each of the rule's, or none before the first step
+  // The elements that are updated here, if the parameters are divided among ranks. Gradient and
+  // state then have one axis.
+  std::optional<ElementRange> range{};
+
+  // The updated elements. Throws std::invalid_argument for a part of a value that is not row-major.
+  Tensor value() const;
 
   Dtype buffer_dtype() const { return group->bf16_state ? Dtype::bf16 : dtype; }
 };

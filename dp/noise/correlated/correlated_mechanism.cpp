@@ -197,9 +197,9 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sum
 void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/) {
   Started& plan = *started_;
   plan.whole = false;
-  update.on_cpu(plan.grid, [&](std::int64_t first, std::span<std::int64_t> noise) {
+  update.on_cpu(plan.grid, [&](NoisePlace place, std::span<std::int64_t> noise) {
     plan.sampler.fill(random_, noise);
-    plan.stream.correlate(first, noise);
+    plan.stream.correlate(place.first, noise);
     return noise;
   });
   plan.stream.advance();

@@ -260,7 +260,7 @@ TEST_CASE("an infinite sum counts as the largest finite one") {
   const Tensor sums = Tensor::from(std::vector<float>{infinity, -infinity, 8}, {3});
   const NoiseGrid grid = noise_grid(1, 1e30, 3);
   const Gradients in_place{{nullptr, sums}};
-  NoisyUpdate(in_place, in_place, 1).on_cpu(grid, [](std::int64_t, std::span<std::int64_t> noise) {
+  NoisyUpdate(in_place, in_place, 1).on_cpu(grid, [](NoisePlace, std::span<std::int64_t> noise) {
     std::fill(noise.begin(), noise.end(), 0);
     return noise;
   });

@@ -56,8 +56,8 @@ void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& 
                    const NoiseGrid& grid, double divisor) {
   const auto size = std::ssize(sums);
   const Tensor total = Tensor::from(sums, {size});
-  const auto draw = [&](std::int64_t first, auto out) {
-    std::copy_n(noise.begin() + first, out.size(), out.begin());
+  const auto draw = [&](NoisePlace place, auto out) {
+    std::copy_n(noise.begin() + place.first, out.size(), out.begin());
     return out;
   };
   const Tensor block = clone(total);
@@ -183,7 +183,7 @@ TEST_CASE("usual sums are known to be finite, and those that noise may make infi
 
 TEST_CASE("a sum that is not a number is refused") {
   const Tensor total = Tensor::from(std::vector<float>{1, 2, std::nanf(""), 4}, {4});
-  const auto draw = [](std::int64_t, auto noise) {
+  const auto draw = [](NoisePlace, auto noise) {
     std::fill(noise.begin(), noise.end(), 1);
     return noise;
   };

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/random/philox.h"
+#include "core/ranks/thread_ranks.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 
@@ -44,11 +45,81 @@ struct Sums {
 };
 
 WholeNoise numbered() {
-  return [](std::int64_t first, std::span<std::int64_t> room) {
+  return [](NoisePlace place, std::span<std::int64_t> room) {
     for (std::size_t k = 0; k < room.size(); ++k)
-      room[k] = (first + static_cast<std::int64_t>(k)) % 1000 - 500;
+      room[k] = (place.first + static_cast<std::int64_t>(k)) % 1000 - 500;
     return room;
   };
+}
+
+// Draws from one keystream, from the places of the elements.
+WholeNoise from_keystream(const RoundedGaussian& gaussian) {
+  return [&gaussian](NoisePlace place, std::span<std::int64_t> room) {
+    const ChaChaStream stream{.key = {{1, 2, 3}}, .block = 40 + place.block};
+    gaussian.fill(stream, room);
+    return room;
+  };
+}
+
+// One of several ranks' ends of an update: its parameters, of which it updates its part.
+template <class Optimizer>
+struct Owner {
+  template <class Rule>
+  Owner(std::shared_ptr<Ranks> ranks, const Rule& rule, bool bf16_state)
+      : optimizer(std::vector<typename Optimizer::Group>{{whole.all(), rule, bf16_state}}),
+        shards(std::make_shared<nn::Shards>(std::move(ranks), optimizer.parameters())) {
+    optimizer.divide(shards);
+    for (const auto& [parameter, sum] : whole.sums) {
+      const nn::ElementRange own = shards->range(*parameter);
+      sums.emplace_back(parameter, clone(sum.slice(0, own.first, own.end)));
+      released.emplace_back(parameter, zeros({own.size()}, parameter->value.dtype()));
+    }
+  }
+  void step(const NoiseGrid& grid, const WholeNoise& noise) {
+    NoisyUpdate update(sums, released, 7, shards.get());
+    update.make_step(optimizer, 0.5);
+    update.on_cpu(grid, noise);
+  }
+
+  Sums whole;
+  Optimizer optimizer;
+  std::shared_ptr<nn::Shards> shards;
+  Gradients sums, released;
+};
+
+// The values of all elements, each from its owner.
+template <class Optimizer>
+std::vector<double> together(const std::vector<std::unique_ptr<Owner<Optimizer>>>& owners) {
+  std::vector<double> values = owners[0]->whole.moved();
+  for (const auto& owner : owners) {
+    const std::vector<double> theirs = owner->whole.moved();
+    std::ptrdiff_t before = 0;
+    for (const auto& parameter : owner->whole.parameters) {
+      const nn::ElementRange own = owner->shards->range(*parameter);
+      std::copy(theirs.begin() + before + own.first, theirs.begin() + before + own.end,
+                values.begin() + before + own.first);
+      before += parameter->value.numel();
+    }
+  }
+  return values;
+}
+
+template <class Optimizer>
+void check_owners(int ranks, const auto& rule, bool bf16_state = false) {
+  const NoiseGrid grid{0x1p-24, 1e6};
+  const RoundedGaussian gaussian(grid.stddev);
+  const Sums alone;
+  Optimizer optimizer(std::vector<typename Optimizer::Group>{{alone.all(), rule, bf16_state}});
+  std::vector<std::unique_ptr<Owner<Optimizer>>> owners;
+  for (auto& rank : make_thread_ranks(ranks))
+    owners.push_back(std::make_unique<Owner<Optimizer>>(std::move(rank), rule, bf16_state));
+  for (int step = 0; step < 3; ++step) {
+    NoisyUpdate update(alone.sums, alone.room(), 7);
+    update.make_step(optimizer, 0.5);
+    update.on_cpu(grid, from_keystream(gaussian));
+    for (const auto& owner : owners) owner->step(grid, from_keystream(gaussian));
+    CHECK(together(owners) == alone.moved());
+  }
 }
 
 template <class Optimizer>
@@ -74,6 +145,23 @@ TEST_CASE("noise and every rule's step in one pass are one after the other") {
   check_rule<nn::Sgd>(nn::SgdRule{.momentum = 0.9});
   check_rule<nn::DpAdam>(nn::DpAdamRule{});
   check_rule<nn::Lamb>(nn::LambRule{});  // needs whole parameters
+}
+
+TEST_CASE("the parts of an update, each by its owner, are the whole update bit for bit") {
+  for (const int ranks : {1, 2, 3, 4, 7, 100}) {
+    check_owners<nn::Sgd>(ranks, nn::SgdRule{.momentum = 0.9});
+    check_owners<nn::AdamW>(ranks, nn::AdamRule<true>{});
+    check_owners<nn::AdamW>(ranks, nn::AdamRule<true>{}, true);
+    check_owners<nn::DpAdam>(ranks, nn::DpAdamRule{});
+  }
+}
+
+TEST_CASE("a rule that needs whole parameters is refused for several owners") {
+  const Sums sums;
+  nn::Lamb optimizer(std::vector<nn::Lamb::Group>{{sums.all(), {}}});
+  const std::shared_ptr<Ranks> rank = std::move(make_thread_ranks(2)[0]);
+  CHECK_THROWS_AS(optimizer.divide(std::make_shared<nn::Shards>(rank, optimizer.parameters())),
+                  std::invalid_argument);
 }
 
 TEST_CASE("a step for parameters that the optimizer does not have is refused") {

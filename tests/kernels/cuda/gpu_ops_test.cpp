@@ -246,7 +246,7 @@ TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
   SecretRandom random = SecretRandom::insecure_seeded(8);
   Sums expected(cpu);
   NoisyUpdate(expected.sums, expected.sums, 7)
-      .on_cpu(grid, [&](std::int64_t, std::span<std::int64_t> noise) {
+      .on_cpu(grid, [&](NoisePlace, std::span<std::int64_t> noise) {
         gaussian.fill(random, noise);
         return noise;
       });

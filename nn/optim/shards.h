@@ -1,0 +1,53 @@
+// The division of the trained parameters among the ranks of a distributed run: each element has one
+// owner, which adds up the ranks' sums, draws the noise, and keeps the optimizer's state (ZeRO,
+// Rajbhandari et al. 2020, stages 1 and 2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/parameter.h"
+#include "core/ranks/ranks.h"
+
+namespace sotto::nn {
+
+// Elements first .. end - 1 of a tensor, in row-major order.
+struct ElementRange {
+  std::int64_t first = 0, end = 0;
+  std::int64_t size() const { return end - first; }
+};
+
+// The part of `elements` elements that goes to owner `k` of `owners`. Parts are cut at multiples of
+// RoundedGaussian::group_values, so that an element's noise does not depend on the owners.
+ElementRange part_of(std::int64_t elements, int k, int owners);
+
+// All ranks make one from the same parameters in the same order. Every function but range() is
+// collective.
+class Shards {
+ public:
+  // Throws std::invalid_argument unless every value is row-major and on the CPU.
+  Shards(std::shared_ptr<Ranks> ranks, const std::vector<const Parameter*>& parameters);
+
+  Ranks& ranks() const { return *ranks_; }
+  // The elements of the parameter that this rank owns.
+  ElementRange range(const Parameter& parameter) const { return range(parameter, ranks_->rank()); }
+  ElementRange range(const Parameter& parameter, int rank) const;
+
+  // Adds up all ranks' f64 sums, in the order of ranks. Returns the sums of the elements that this
+  // rank owns, [elements] for each parameter. Frees the rank's own sums on the way.
+  Gradients add_up(Gradients sums) const;
+  // Replaces every rank's values by those of the owners.
+  void gather_values() const;
+  // Returns the tensor, of the parameter's shape, of which each rank passes its own elements; on
+  // rank 0, undefined on the others.
+  Tensor whole(const Parameter& parameter, const Tensor& own) const;
+
+ private:
+  std::shared_ptr<Ranks> ranks_;
+  std::vector<const Parameter*> parameters_;
+  std::unordered_map<const Parameter*, int> places_;
+};
+
+}  // namespace sotto::nn
