@@ -1,6 +1,7 @@
 #include "dp/ledger/ledger.h"
 
 #include "core/error.h"
+#include "core/ranks/on_rank_0.h"
 #include "dp/ledger/open_ledger.h"
 
 namespace sotto::inline dp {
@@ -15,7 +16,17 @@ class Ledger::Locked {
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
+// What a rank other than 0 knows of the ledger.
+struct Ledger::Remote {
+  LedgerHeader header;
+  std::string id, run_id;
+  bool resumed = false;
+  std::optional<std::int64_t> population;
+  std::weak_ptr<const void> claim;
+};
+
 Ledger::Locked Ledger::locked() const {
+  check(!remote_, "ledger: rank 0 alone has it");
   check(open_ != nullptr, "ledger: this handle was moved from");
   return Locked(*open_);
 }
@@ -34,19 +45,67 @@ Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::
   return Ledger(OpenLedger::open(path, &mark, block));
 }
 
+Ledger Ledger::on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open) {
+  Ledger ledger{std::shared_ptr<OpenLedger>()};
+  UnpackedValues told(sotto::on_rank_0(*ranks, "Ledger::on_rank_0", [&] {
+    ledger = open();
+    PackedValues values;
+    values.add_all(ledger.header().unit);
+    values.add(ledger.header().relation);
+    values.add_all(ledger.id());
+    values.add_all(ledger.run_id());
+    values.add(ledger.resumed());
+    values.add(ledger.population().value_or(0));
+    return std::move(values).take();
+  }));
+  if (ranks->rank() != 0) {
+    Remote remote;
+    remote.header.unit = told.take_all<std::string>();
+    remote.header.relation = told.take<NeighboringRelation>();
+    remote.id = told.take_all<std::string>();
+    remote.run_id = told.take_all<std::string>();
+    remote.resumed = told.take<bool>();
+    if (const auto population = told.take<std::int64_t>(); population > 0)
+      remote.population = population;
+    ledger.remote_ = std::make_shared<Remote>(std::move(remote));
+  }
+  ledger.ranks_ = std::move(ranks);
+  return ledger;
+}
+
 Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
 void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
                     const std::optional<EpochPosition>& position) {
-  locked()->record(event, draw, budget_check, position);
+  if (!ranks_) return locked()->record(event, draw, budget_check, position);
+  sotto::on_rank_0(*ranks_, "Ledger::record", [&] {
+    locked()->record(event, draw, budget_check, position);
+    return std::vector<std::byte>();
+  });
 }
 
-void Ledger::settle() { locked()->settle(); }
-void Ledger::set_population(std::int64_t units) { locked()->set_population(units); }
+void Ledger::settle() {
+  if (!remote_) locked()->settle();
+}
+
+void Ledger::set_population(std::int64_t units) {
+  if (!remote_) return locked()->set_population(units);
+  check(remote_->population.value_or(units) == units,
+        "ledger: a population of {} in a ledger of {}", units, remote_->population.value_or(0));
+  remote_->population = units;
+}
+
 bool Ledger::plan(const EventCounts& max) { return locked()->plan(max); }
 void Ledger::mark_not_private(const std::string& reason) { locked()->mark_not_private(reason); }
 LedgerPosition Ledger::position() { return locked()->position(); }
-std::shared_ptr<const void> Ledger::claim() { return locked()->claim(); }
+
+std::shared_ptr<const void> Ledger::claim() {
+  if (!remote_) return locked()->claim();
+  check(remote_->claim.expired(), "ledger: another engine has this run");
+  auto claim = std::make_shared<const char>();
+  remote_->claim = claim;
+  return claim;
+}
 
 History Ledger::history_after(const EventCounts& more) const {
   return locked()->history_after(more);
@@ -56,10 +115,14 @@ std::int64_t Ledger::lines_of_others() const { return locked()->lines_of_others(
 std::int64_t Ledger::run_releases() const { return locked()->run_releases(); }
 std::uint64_t Ledger::next_draw() const { return locked()->next_draw(); }
 std::vector<std::string> Ledger::reasons() const { return locked()->contents().reasons; }
-const std::string& Ledger::id() const { return locked()->contents().id; }
-const std::string& Ledger::run_id() const { return locked()->run_id(); }
-bool Ledger::resumed() const { return locked()->resumed(); }
-std::optional<std::int64_t> Ledger::population() const { return locked()->contents().population; }
-const LedgerHeader& Ledger::header() const { return locked()->contents().header; }
+const std::string& Ledger::id() const { return remote_ ? remote_->id : locked()->contents().id; }
+const std::string& Ledger::run_id() const { return remote_ ? remote_->run_id : locked()->run_id(); }
+bool Ledger::resumed() const { return remote_ ? remote_->resumed : locked()->resumed(); }
+std::optional<std::int64_t> Ledger::population() const {
+  return remote_ ? remote_->population : locked()->contents().population;
+}
+const LedgerHeader& Ledger::header() const {
+  return remote_ ? remote_->header : locked()->contents().header;
+}
 
 }  // namespace sotto::inline dp

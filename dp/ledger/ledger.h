@@ -17,6 +17,7 @@
 namespace sotto::inline dp {
 
 class OpenLedger;
+class Ranks;
 
 // A handle of one run on a ledger. Create one for each data set and give it to the Engine, or
 // record releases yourself. Copies are handles of the same run, which lasts as long as one of them.
@@ -46,6 +47,17 @@ class Ledger {
   // or changed lines that it had then, or when another ledger continues the run.
   static Ledger resume(const std::string& path, const LedgerPosition& mark,
                        std::int64_t block = 16);
+  // The ledger of a distributed run. Rank 0 alone calls `open` and has the ledger:
+  //
+  //   Ledger::on_rank_0(ranks, [] { return Ledger::create("train.ledger"); });
+  //
+  // The others get a handle that knows header(), id(), run_id(), resumed() and population(), and on
+  // which all else but record(), settle(), claim() and set_population() throws
+  // std::invalid_argument. Collective, and so is record() afterwards: it returns on every rank when
+  // rank 0 has recorded the release. An error of rank 0 is thrown on every rank.
+  static Ledger on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open);
+  // The ranks of a distributed run; null for an ordinary ledger.
+  const std::shared_ptr<Ranks>& ranks() const { return ranks_; }
   // Begins another run on this ledger, in memory or by open() of its file. Each engine needs one.
   Ledger new_run() const;
 
@@ -116,9 +128,12 @@ class Ledger {
   // Access to the open ledger, locked against other threads.
   class Locked;
   explicit Ledger(std::shared_ptr<OpenLedger> open) : open_(std::move(open)) {}
+  struct Remote;
   Locked locked() const;
 
-  std::shared_ptr<OpenLedger> open_;
+  std::shared_ptr<OpenLedger> open_;  // null on ranks other than 0
+  std::shared_ptr<Remote> remote_;    // there
+  std::shared_ptr<Ranks> ranks_;
 };
 
 }  // namespace sotto::inline dp
