@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@
 #include "nn/optim/schedule.h"
 
 namespace sotto::inline dp {
+
+class Ranks;
 
 // A planned number of releases of means (MeanQuery), for the ledger's plan.
 struct PlannedMeans {
@@ -92,6 +95,13 @@ struct EngineOptions {
   memory::LossScaling loss_scaling = {};
   // The seed of public randomness, such as dropout.
   std::uint64_t seed = 0;
+  // The ranks of a distributed run; null or one: an ordinary one. Every rank runs the same program
+  // with the same data and options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches;
+  // each rank computes some blocks of units, and draws the noise and keeps the optimizer's state
+  // for some of the elements. The engine refuses differences between ranks and, on several, a
+  // memory limit, a noise_strategy, floating-point noise, a GPU, and rules that need whole
+  // parameters (Lamb).
+  std::shared_ptr<Ranks> ranks = nullptr;
 };
 
 }  // namespace sotto::inline dp

@@ -44,7 +44,7 @@ std::vector<std::int64_t> all_rows(std::span<const std::int64_t> ends,
                                    std::span<const std::int64_t> block_ends,
                                    const MakeBatch& make_batch) {
   std::vector<std::int64_t> rows;
-  std::int64_t first = 0;
+  std::int64_t first = block_ends[0];
   for (const std::int64_t block : ends) {
     const std::int64_t end = block_ends[static_cast<std::size_t>(block)];
     const PhysicalBatch batch = make_batch(first, end);
@@ -67,6 +67,11 @@ UnitRows rows_of(const SampledBatch& batch,
   for (const std::int64_t unit : batch.units()) units.add(rows_of_unit(unit));
   check_rows_apart(batch.units(), units.rows, units.starts);
   return units;
+}
+
+// The first of a rank's blocks: each rank gets as many, in the order of ranks.
+std::size_t first_block(const SumBlocks& blocks, int rank, int ranks) {
+  return blocks.ends().size() * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
 }
 
 }  // namespace
@@ -163,28 +168,33 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
-void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run) {
+void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank) {
   const UnitRows units = rows_of(batch, options_.rows_of_unit);
   std::vector<std::int64_t> differences(units.starts.size());
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
-  const SumBlocks blocks(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
-                         block_limits_);
-  // Physical batches consist of whole blocks. `ends` holds 0 and the ends of the blocks, counted in
-  // units; `rows` the number of rows of each block.
-  std::vector<std::int64_t> ends = blocks.ends(), rows;
-  ends.insert(ends.begin(), 0);
-  for (std::size_t k = 1; k < ends.size(); ++k)
-    rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
-                   units.starts[static_cast<std::size_t>(ends[k - 1])]);
-  const auto batch_of = [&](std::int64_t first, std::int64_t end) {
-    return padded_batch(units, first, end);
+  const SumBlocks whole(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
+                        block_limits_);
+  // Physical batches consist of whole blocks. `ends` holds the begin of this rank's first block and
+  // the ends of its blocks, counted in units of the batch; `rows` the number of rows of each block.
+  const std::size_t first = first_block(whole, rank.rank, rank.ranks),
+                    end = first_block(whole, rank.rank + 1, rank.ranks);
+  std::vector<std::int64_t> ends{first == 0 ? 0 : whole.ends()[first - 1]}, rows;
+  for (std::size_t block = first; block < end; ++block) {
+    const std::int64_t begin = ends.back();
+    ends.push_back(whole.ends()[block]);
+    rows.push_back(units.starts[static_cast<std::size_t>(ends.back())] -
+                   units.starts[static_cast<std::size_t>(begin)]);
+  }
+  const auto batch_of = [&](std::int64_t from, std::int64_t to) {
+    return padded_batch(units, from, to);
   };
   if (options_.prefetch_rows)
     options_.prefetch_rows(all_rows(physical_batches_->ends(rows), ends, batch_of));
-  const auto run_blocks = [&](std::int64_t first, std::int64_t end) {
+  const auto run_blocks = [&](std::int64_t from, std::int64_t to) {
     const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
-    run(batch_of(unit(first), unit(end)));
+    run(batch_of(unit(from), unit(to)));
   };
+  const SumBlocks blocks = whole.part(first, end);
   clipper.begin(blocks);
   physical_batches_->over(rows, run_blocks, [&] {
     if (!clipper.broken()) return false;

@@ -31,6 +31,11 @@ struct UnitRows {
   void add(std::span<const std::int64_t> rows_of_next);
 };
 
+// One of several ranks.
+struct RankOf {
+  int rank = 0, ranks = 1;
+};
+
 class UnitBatches {
  public:
   // Computes one physical batch.
@@ -52,9 +57,10 @@ class UnitBatches {
   // True if all physical batches are padded to one size, on a GPU.
   bool padded() const { return device_ != cpu; }
 
-  // Adds the batch to the clipper: `run` computes its physical batches one after the other. When
-  // memory runs out, the rest is divided into smaller ones (memory::PhysicalBatches).
-  void over(const SampledBatch& batch, Clipper& clipper, const Run& run);
+  // Adds the batch to the clipper, or with several ranks this one's part of its blocks: `run`
+  // computes the physical batches one after the other. When memory runs out, the rest is divided
+  // into smaller ones (memory::PhysicalBatches).
+  void over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank = {});
 
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
   // The physical batch of units[first] to units[end - 1], without padding.

@@ -239,6 +239,12 @@ std::size_t Optimizer::bytes_to_come() const {
 
 int Optimizer::groups() const { return static_cast<int>(state_->groups.size()); }
 
+std::vector<std::string> Optimizer::group_descriptions() const {
+  std::vector<std::string> all;
+  for (const ParameterGroup& group : state_->groups) all.push_back(description(group));
+  return all;
+}
+
 double Optimizer::learning_rate(int group) const {
   check(group >= 0 && group < groups(), "learning_rate: group {} of {}", group, groups());
   return state_->groups[static_cast<std::size_t>(group)].rate;

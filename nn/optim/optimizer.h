@@ -49,6 +49,8 @@ class Optimizer {
   // Bytes of the state that first steps have yet to allocate.
   std::size_t bytes_to_come() const;
   int groups() const;
+  // The options of each group's rule at the first steps, as text, to be compared.
+  std::vector<std::string> group_descriptions() const;
   double learning_rate(int group = 0) const;
   void set_learning_rate(double rate);  // for every group
   void set_learning_rate(int group, double rate);

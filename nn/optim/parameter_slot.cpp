@@ -88,6 +88,27 @@ Tensor ParameterSlot::value() const {
   return parameter->value.view_as({-1}).value().slice(0, range->first, range->end);
 }
 
+std::string description(const ParameterGroup& group) {
+  std::string text = fmt::format("rate {}{}", group.rate, group.bf16_state ? " bf16_state" : "");
+  for (const char* buffer : group.rule->buffers()) text += fmt::format(" {}", buffer);
+  for (const std::int64_t t : {1, 2, 3}) {
+    const Tensor none;
+    const auto plan = group.rule->plan({.value = none,
+                                        .grad = none,
+                                        .learning_rate = group.rate,
+                                        .t = t,
+                                        .noise_variance = 1,
+                                        .buffers = {}});
+    if (!plan) return text + " of whole parameters";
+    const OptimizerConstants& c = plan->constants;
+    text +=
+        fmt::format("; step {}: rule {} {} {} {} {} {} {} {} {} {} {} {} {} {}", t, plan->rule,
+                    c.rate, c.decay, c.decoupled_decay, c.momentum, c.one_minus_dampening, c.beta2,
+                    c.correction, c.offset, c.eps, c.nesterov, c.maximize, c.centered, plan->start);
+  }
+  return text;
+}
+
 void label_state(const ParameterSlot& slot) {
   for (const Tensor& buffer : slot.buffers)
     label_for(*slot.parameter, MemoryKind::optimizer_state, buffer);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "autograd/parameter.h"
@@ -65,6 +66,8 @@ void update_part(ParameterSlot& slot, const Tensor& grad, std::int64_t first, st
 // Optimizer::Step::array().
 std::optional<UpdateArray> update_array(ParameterSlot& slot, const Tensor& grad,
                                         double noise_variance);
+// The group's options as text, with the constants of the rule's first steps.
+std::string description(const ParameterGroup& group);
 // Labels the state as owned by the parameter's module.
 void label_state(const ParameterSlot& slot);
 

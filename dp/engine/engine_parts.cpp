@@ -1,0 +1,387 @@
+#include "dp/engine/engine_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/join.h"
+#include "core/ranks/on_rank_0.h"
+#include "dp/engine/rank_agreement.h"
+#include "dp/engine/validation.h"
+#include "dp/noise/bounded_statistics.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/noise/noise_grid.h"
+#include "dp/numerics/directed_rounding.h"
+#include "dp/sampling/poisson_samplers.h"
+
+namespace sotto {
+
+namespace {
+
+bool several(const std::shared_ptr<Ranks>& ranks) { return ranks && ranks->size() > 1; }
+
+EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
+                        const Ledger& ledger, const EngineOptions& options) {
+  std::vector<std::string> problems =
+      engine_problems(model, optimizer, population, options, ledger.header());
+  if (!several(options.ranks)) {
+    if (several(ledger.ranks()))
+      problems.emplace_back("a ledger of several ranks, and no EngineOptions::ranks");
+    check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
+    return options;
+  }
+  const std::vector<std::string> more = rank_problems(options, ledger);
+  problems.insert(problems.end(), more.begin(), more.end());
+  check_agreement(*options.ranks, facts_of_run(model, optimizer, population, options, ledger),
+                  problems);
+  EngineOptions checked = options;
+  // The others are told the noise multiplier that rank 0 calibrates.
+  if (options.ranks->rank() != 0) checked.noise_multiplier = options.noise_multiplier.value_or(1);
+  return checked;
+}
+
+// True if unit k consists of row k, for all rows.
+bool one_row_each(const Grouping& grouping) {
+  for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
+    if (grouping.unit_of_row[row] != static_cast<std::int64_t>(row)) return false;
+  }
+  return grouping.units == static_cast<std::int64_t>(grouping.unit_of_row.size());
+}
+
+// Returns the maximum number of units in a batch: the population for planned batches, otherwise a
+// number that is exceeded with a probability below e^-1000.
+std::int64_t max_batch_size(const Sampler& sampler) {
+  if (sampler.sampling() == Sampling::planned) return sampler.population();
+  constexpr double small = 4096;
+  const double large = std::ceil(4 * sampler.expected_batch_size() + small);
+  return std::min(sampler.population(), static_cast<std::int64_t>(large));
+}
+
+std::unique_ptr<Sampler> sampler_of(const SharedRun* shared, std::unique_ptr<Sampler> sampler) {
+  return shared != nullptr ? shared->sampler_for(std::move(sampler)) : std::move(sampler);
+}
+
+ClipOptions clip_options(const EngineOptions& options, const Sampler& sampler) {
+  ClipOptions clipping = options.clipping;
+  clipping.count_finite = counts_finite(options);
+  clipping.sum_size = {.batch = max_batch_size(sampler),
+                       .block = options.rows_of_unit ? 1 : SumBlocks::Limits{}.units};
+  return clipping;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine::Parts> Engine::Parts::make(nn::Module& model, nn::Optimizer& optimizer,
+                                                   std::int64_t population, const Ledger& ledger,
+                                                   const EngineOptions& options) {
+  const EngineOptions checked = validated(model, optimizer, population, ledger, options);
+  std::unique_ptr<Parts> parts;
+  const auto construct = [&] {
+    parts = std::make_unique<Parts>(model, optimizer, population, ledger, checked);
+  };
+  if (several(checked.ranks)) {
+    fail_together(*checked.ranks, construct);
+  } else {
+    construct();
+  }
+  return parts;
+}
+
+Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
+                     std::int64_t population, const Ledger& run, const EngineOptions& checked)
+    : options(checked),
+      model(trained_model),
+      optimizer(its_optimizer),
+      ledger(run),
+      shared(several(options.ranks) ? std::make_unique<SharedRun>(options.ranks, optimizer)
+                                    : nullptr),
+      sampler(sampler_of(shared.get(), make_sampler(population, sampler_options(options)))),
+      clipper(clip_groups(model, options), clip_options(options, *sampler),
+              options.passes.value_or(ClipPasses::one)),
+      loss_scale(options.loss_scaling, options.memory.precision.value_or(Dtype::f32)),
+      initial_bounds(clipper.bounds()),
+      noise(options, *sampler, ledger),
+      mechanism(noise.make_mechanism()),
+      budget(ledger, accountant_factory(options.accountant, ledger.header().relation),
+             options.delta, options.target_epsilon),
+      batches(options, *sampler, memory::device_of(optimizer)),
+      planning({options, model, optimizer, clipper, batches}),
+      phases({memory::device_of(optimizer)}) {
+  clipper.set_loss_scale(loss_scale.value());
+  if (leads()) {
+    begin();
+  } else {
+    ledger.set_population(population);
+  }
+  if (shared) share_progress();
+}
+
+// Checks the plan, and writes it into the ledger.
+void Engine::Parts::begin() {
+  follow_bound_schedule();
+  // Refuses a noise scale that no grid fits now, instead of at the first release.
+  std::int64_t elements = 0;
+  for (const ClipGroup& group : clipper.groups()) {
+    for (const Parameter* parameter : group.parameters) elements += parameter->value.numel();
+  }
+  const bool on_grid = !options.noise_strategy && options.noise == GaussianNoise::discretized;
+  if (on_grid && noise.noise_at(0) > 0 && elements > 0)
+    noise_grid(noise.noise_at(0), clipper.sensitivity(), elements);
+  noise.check_counts(initial_bounds.size());
+  sampler->resume_from(ledger.next_draw());
+  ledger.set_population(sampler->population());
+  ledger.plan(noise.whole_plan());
+}
+
+bool Engine::Parts::can_step() const {
+  if (options.steps > 0 && steps_made >= options.steps) return false;
+  return shared ? may_step : within_target();
+}
+
+bool Engine::Parts::within_target() const {
+  if (!options.target_epsilon) return true;
+  return budget.allows_after(noise.planned(steps_made, options.steps)) ||
+         budget.allows_after(noise.planned(steps_made, steps_made + 1));
+}
+
+// Computes a physical batch forward and backward into the clipper.
+void Engine::Parts::run(const Loss& loss, PhysicalBatch batch, Clipper& to,
+                        PhaseProfiler& times) const {
+  if (batch.rows.empty()) return to.add_zeros(batch.grouping.units);
+  // In a batch of one row the sample axis could not be told from other axes of size 1.
+  batch.pad(2);
+  times.enter("forward");
+  Tape tape({.private_data = true,
+             .precision = planning.precision(),
+             .seed = options.seed,
+             .step = static_cast<std::uint64_t>(steps_made),
+             .rows = std::move(batch.draws)});
+  const Var losses = loss(tape, batch.rows);
+  check(losses.shape() == Shape{static_cast<std::int64_t>(batch.rows.size())},
+        "Engine: a loss of shape {} for {} rows; return one loss for each row; the engine averages",
+        losses.shape(), batch.rows.size());
+  times.enter("backward and clip");
+  to.add(tape, losses, one_row_each(batch.grouping) ? nullptr : &batch.grouping);
+}
+
+// Claims the ledger's run for this engine, before its first release.
+void Engine::Parts::claim_run() {
+  if (!claim) claim = ledger.claim();
+}
+
+NoisyGradient Engine::Parts::release(const Loss& loss) {
+  claim_run();
+  const SamplerState before = sampler->state();
+  const std::int64_t releases = ledger.run_releases();
+  try {
+    phases.enter("sample");
+    SampledBatch batch = sampler->draw();
+    batches.over(batch, clipper,
+                 [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases); });
+    phases.enter("noise, ledger and update");
+    const double on_counts = noise.unclipped_count_stddev(batch.expected_batch_size());
+    mechanism->set_noise_multiplier(noise_multiplier());
+    return mechanism->update(clipper.finish(std::move(batch)), ledger, optimizer,
+                             budget.admission(), on_counts);
+  } catch (...) {
+    clipper.discard();
+    phases.stop();
+    // A batch that was not charged counts as not drawn.
+    if (ledger.run_releases() == releases) sampler->load_state(before);
+    throw;
+  }
+}
+
+void Engine::Parts::follow_bound_schedule() {
+  if (!options.bound_schedule) return;
+  std::vector<double> bounds;
+  for (const double initial : initial_bounds)
+    bounds.push_back(options.bound_schedule->value(steps_made, initial));
+  clipper.set_bounds(bounds);
+}
+
+// With weights that are not finite, further steps would spend privacy for no use.
+void Engine::Parts::check_model() {
+  const bool assigned = trained.check_same(model);
+  constexpr std::int64_t steps_on_gpu = 16;
+  if (assigned || memory::device_of(optimizer) == cpu || steps_made % steps_on_gpu == 0)
+    trained.check_finite();
+}
+
+// Adapts the clip bounds and the loss scale to the released counts.
+void Engine::Parts::adapt(const NoisyGradient& released) {
+  if (options.adaptive_clipping)
+    clipper.set_bounds(
+        options.adaptive_clipping->next(clipper.bounds(), released.unclipped_fraction()));
+  if (released.finite()) {
+    loss_scale.follow(*released.finite());
+    clipper.set_loss_scale(loss_scale.value());
+  }
+}
+
+// Throws if no step is planned and within the target epsilon. For rank 0.
+void Engine::Parts::check_step() const {
+  const bool planned = options.steps == 0 || steps_made < options.steps;
+  if (!planned || !within_target())
+    fail(fmt::format("Engine: no step left: {} made of {}, epsilon {} spent", steps_made,
+                     options.steps, epsilon_text(budget.epsilon())));
+  check(!options.noise_schedule || noise_multiplier() > 0,
+        "Engine: the schedule of noise is {} at step {}", noise_multiplier(), steps_made);
+}
+
+StepReport Engine::Parts::step(const Loss& loss) {
+  if (shared) return step_together(loss);
+  check_model();
+  check_step();
+  follow_bound_schedule();
+  if (!batches.rows())
+    planning.choose([&](PhysicalBatch batch, Clipper& dry, PhaseProfiler& times) {
+      run(loss, std::move(batch), dry, times);
+    });
+  const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
+  const NoisyGradient released = release(loss);
+  // Prefetches the next step's noise, except under a memory limit, whose planner does not count it.
+  if (options.memory.limit == 0) mechanism->prefetch();
+  phases.stop();
+  ++steps_made;
+  adapt(released);
+  return {.step = steps_made, .statistics = &clipper.statistics()};
+}
+
+// Tells the others how far rank 0 is.
+void Engine::Parts::share_progress() {
+  const RunProgress told =
+      shared->tell({steps_made, noise.initial(), shared->leads() && within_target()});
+  steps_made = told.steps_made;
+  noise.set_initial(told.first_noise);
+  may_step = told.may_step;
+}
+
+StepReport Engine::Parts::step_together(const Loss& loss) {
+  StepOrder order;
+  phases.enter("sample");
+  const auto decide = [&] {
+    check_model();
+    check_step();
+    claim_run();
+    follow_bound_schedule();
+    return StepOrder{steps_made, noise_multiplier(), loss_scale.value(), clipper.bounds()};
+  };
+  SampledBatch batch = shared->draw(*sampler, decide, order);
+  fail_together(shared->ranks(), [&] { compute_together(loss, std::move(batch), order); });
+  return {.step = steps_made, .statistics = &clipper.statistics()};
+}
+
+// Makes the step that rank 0 ordered. Bounds and the loss scale are rank 0's to adapt: the others
+// are told them in the next order.
+void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const StepOrder& order) {
+  if (!leads()) {
+    check_model();
+    claim_run();
+    steps_made = order.steps_made;
+    clipper.set_bounds(order.bounds);
+    clipper.set_loss_scale(order.loss_scale);
+  }
+  mechanism->set_noise_multiplier(order.noise_multiplier);
+  const Ranks& ranks = shared->ranks();
+  batches.over(batch, clipper,
+               [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases); },
+               {ranks.rank(), ranks.size()});
+  phases.enter("noise, ledger and update");
+  const double on_counts = noise.unclipped_count_stddev(batch.expected_batch_size());
+  const NoisyGradient released =
+      mechanism->update(clipper.finish(std::move(batch), shared->shards()), ledger, optimizer,
+                        budget.admission(), on_counts);
+  shared->shards()->gather_values();
+  phases.stop();
+  ++steps_made;
+  if (leads()) adapt(released);
+  if (options.target_epsilon) share_progress();
+}
+
+std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
+  check(!shared, "release_means: not on several ranks");
+  check(!options.noise_strategy,
+        "release_means: a plan of correlated noise allows no other releases in between");
+  claim_run();
+  check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
+  PoissonSampler query_sampler(sampler->population(), query.sampling_rate);
+  query_sampler.resume_from(ledger.next_draw());
+  GaussianMechanism gaussian(query.noise_multiplier, SecretRandom(), options.noise);
+  const Event event = gaussian.event(query_sampler.event());
+  if (!budget.allows_after({{event, 1}}))
+    fail(fmt::format("release_means: epsilon would pass {} from {}",
+                     options.target_epsilon.value_or(0), epsilon_text(budget.epsilon())));
+  StatisticSum sum(query.ranges);
+  SampledBatch draw = query_sampler.draw();
+  for (const auto units : draw.parts(batches.rows().value_or(memory::usual_physical_batch))) {
+    if (units.empty()) continue;
+    const auto values = query.values(units);
+    check(values.size() == units.size(), "release_means: values of {} units for {}", values.size(),
+          units.size());
+    for (const std::vector<double>& of_unit : values) sum.add(of_unit);
+  }
+  std::vector<double> means =
+      gaussian.release(sum.finish(std::move(draw)), ledger, budget.admission());
+  // The steps' sampler skips this draw's number and keeps its position in its epoch.
+  SamplerState state = sampler->state();
+  state.number = ledger.next_draw();
+  sampler->load_state(state);
+  return means;
+}
+
+void Engine::Parts::check_state(const EngineState& state) const {
+  check(state.ledger == ledger.id() && state.run == ledger.run_id(),
+        "engine state: of another run than this ledger's");
+  check(state.steps_made >= 0 && state.steps_made <= ledger.run_releases(),
+        "engine state: step {} with {} releases of this run in the ledger", state.steps_made,
+        ledger.run_releases());
+  // With a target epsilon it was larger if other runs had already spent some of it at the start.
+  check(state.noise_multiplier == noise.initial() ||
+            (options.target_epsilon && state.noise_multiplier > noise.initial()),
+        "engine state: the noise multiplier would be {:.6g} and was {:.6g}", noise.initial(),
+        state.noise_multiplier);
+  check(state.bounds.size() == clipper.groups().size(),
+        "engine state: {} clip bounds for {} groups", state.bounds.size(), clipper.groups().size());
+  check(!options.noise_strategy || state.sampler.number == ledger.next_draw(),
+        "engine state: the plan of correlated noise stood at draw {}, and the ledger has seen "
+        "draws up to {}: a new plan must begin",
+        state.sampler.number, ledger.next_draw());
+}
+
+void Engine::Parts::load_together(const TensorFile& file) {
+  on_rank_0(shared->ranks(), "Engine::load_state", [&] {
+    load(engine_state(file));
+    return std::vector<std::byte>();
+  });
+  share_progress();
+}
+
+void Engine::Parts::load(const EngineState& state) {
+  check_state(state);
+  LossScale scale = loss_scale;
+  if (options.loss_scaling.adjust != LossScaling::Adjust::never && state.loss_scale)
+    scale.resume(state.loss_scale->value, state.loss_scale->good_steps);
+  const SamplerState before = sampler->state();
+  sampler->load_state(state.sampler);
+  const double noise_before = noise.initial();
+  noise.set_initial(state.noise_multiplier);
+  std::unique_ptr<Mechanism> mechanism_before;
+  try {
+    if (state.noise_multiplier != noise_before)
+      mechanism_before = std::exchange(mechanism, noise.make_mechanism());
+    mechanism->load_state(state.mechanism);
+    clipper.set_bounds(state.bounds);
+    clipper.set_loss_scale(scale.value());
+  } catch (...) {
+    noise.set_initial(noise_before);
+    if (mechanism_before) mechanism = std::move(mechanism_before);
+    sampler->load_state(before);
+    throw;
+  }
+  if (state.sampler.number != ledger.next_draw()) sampler->resume_from(ledger.next_draw());
+  steps_made = state.steps_made;
+  loss_scale = scale;
+}
+
+}  // namespace sotto

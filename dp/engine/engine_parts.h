@@ -1,0 +1,71 @@
+// The parts of an engine. For the sources of this folder.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/threads/one_user.h"
+#include "dp/accounting/budget.h"
+#include "dp/engine/engine.h"
+#include "dp/engine/engine_state.h"
+#include "dp/engine/memory_planning.h"
+#include "dp/engine/noise_schedule.h"
+#include "dp/engine/shared_run.h"
+#include "dp/engine/trained_parameters.h"
+#include "dp/engine/unit_batches.h"
+
+namespace sotto {
+
+// The parts of an engine, and its steps without the lock.
+struct Engine::Parts {
+  // Checks the options; with several ranks collective.
+  static std::unique_ptr<Parts> make(nn::Module& model, nn::Optimizer& optimizer,
+                                     std::int64_t population, const Ledger& ledger,
+                                     const EngineOptions& options);
+  Parts(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
+        const EngineOptions& checked);
+
+  double noise_multiplier() const { return noise.noise_at(steps_made); }
+  void begin();
+  bool can_step() const;
+  bool within_target() const;
+  void check_step() const;
+  void check_model();
+  void run(const Loss& loss, PhysicalBatch batch, Clipper& to, PhaseProfiler& times) const;
+  void claim_run();
+  void follow_bound_schedule();
+  NoisyGradient release(const Loss& loss);
+  void adapt(const NoisyGradient& released);
+  StepReport step(const Loss& loss);
+  StepReport step_together(const Loss& loss);
+  void compute_together(const Loss& loss, SampledBatch batch, const StepOrder& order);
+  void share_progress();
+  std::vector<double> release_means(const MeanQuery& query);
+  void check_state(const EngineState& state) const;
+  void load(const EngineState& state);
+  void load_together(const TensorFile& file);
+  bool leads() const { return !shared || shared->leads(); }
+
+  const EngineOptions options;  // validated
+  nn::Module& model;
+  nn::Optimizer& optimizer;
+  Ledger ledger;
+  std::unique_ptr<SharedRun> shared;  // null without other ranks
+  bool may_step = true;               // with other ranks: within_target() as rank 0 told
+  std::shared_ptr<const void> claim;
+  std::unique_ptr<Sampler> sampler;
+  Clipper clipper;
+  LossScale loss_scale;
+  std::vector<double> initial_bounds;
+  NoiseSchedule noise;
+  std::unique_ptr<Mechanism> mechanism;
+  Budget budget;
+  UnitBatches batches;
+  MemoryPlanning planning;
+  std::int64_t steps_made = 0;
+  PhaseProfiler phases;
+  TrainedParameters trained{model};
+  mutable OneUser user;
+};
+
+}  // namespace sotto

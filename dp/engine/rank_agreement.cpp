@@ -1,0 +1,220 @@
+#include "dp/engine/rank_agreement.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "core/io/xxh64.h"
+#include "core/join.h"
+#include "core/ranks/on_rank_0.h"
+#include "dp/clipping/clip_rule.h"
+#include "dp/engine/validation.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+std::string text(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "unset";
+}
+
+// The schedule's factors at the first steps, and at every power of two.
+std::string text(const std::optional<nn::Schedule>& schedule, std::int64_t steps) {
+  std::string factors = schedule ? "" : "unset";
+  for (std::int64_t step = 0; schedule && step <= steps; step = std::max(step + 1, 2 * step))
+    factors += fmt::format("{} ", schedule->value(step, 1));
+  return factors;
+}
+
+std::string hash(std::span<const std::byte> bytes) { return fmt::format("{:016x}", xxh64(bytes)); }
+
+std::string hash_of(const Tensor& value) {
+  const Tensor flat = contiguous(value).to(cpu);
+  return hash({static_cast<const std::byte*>(flat.view().data), flat.bytes()});
+}
+
+// A hash of the rows of the first units: the functions themselves cannot be compared.
+std::string rows_text(std::int64_t population, const EngineOptions& options) {
+  if (!options.rows_of_unit) return "unset";
+  constexpr std::int64_t compared = 4096;
+  std::vector<std::int64_t> all;
+  for (std::int64_t unit = 0; unit < std::min(population, compared); ++unit) {
+    const std::vector<std::int64_t> rows = options.rows_of_unit(unit);
+    all.push_back(std::ssize(rows));
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return hash(std::as_bytes(std::span(all)));
+}
+
+void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
+  facts.emplace_back("noise_multiplier", text(options.noise_multiplier));
+  facts.emplace_back("target_epsilon", text(options.target_epsilon));
+  facts.emplace_back("delta", fmt::format("{}", options.delta));
+  facts.emplace_back("steps", fmt::format("{}", options.steps));
+  facts.emplace_back("accountant", fmt::format("{}", static_cast<int>(options.accountant)));
+  for (const PlannedMeans& means : options.planned_means)
+    facts.emplace_back("planned_means", fmt::format("{} {} {}", means.noise_multiplier,
+                                                    means.sampling_rate, means.times));
+  facts.emplace_back("noise", fmt::format("{}", static_cast<int>(options.noise)));
+  facts.emplace_back("noise_schedule", text(options.noise_schedule, options.steps));
+  facts.emplace_back("unit", options.unit);
+}
+
+void add_batches(std::vector<Fact>& facts, std::int64_t population, const EngineOptions& options) {
+  facts.emplace_back("population", fmt::format("{}", population));
+  facts.emplace_back("sampling", name(options.sampling));
+  facts.emplace_back("logical_batch", fmt::format("{}", options.logical_batch));
+  facts.emplace_back("max_batch_size", fmt::format("{}", options.max_batch_size));
+  facts.emplace_back("groups_in_cycle", fmt::format("{}", options.groups_in_cycle));
+  facts.emplace_back("physical_batch", fmt::format("{}", options.memory.rows()));
+  facts.emplace_back("precision", memory::precision_text(options.memory.precision));
+  facts.emplace_back("rows_of_unit", rows_text(population, options));
+  facts.emplace_back("mean_of_rows", fmt::format("{}", options.mean_of_rows));
+  facts.emplace_back("seed", fmt::format("{}", options.seed));
+}
+
+void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptions& options) {
+  for (const ClipGroup& group : clip_groups(model, options)) {
+    std::string members;
+    for (const auto& [parameter_name, parameter] : model.named_parameters()) {
+      if (std::ranges::find(group.parameters, parameter) != group.parameters.end())
+        members += " " + parameter_name;
+    }
+    facts.emplace_back("clip bound", fmt::format("{} for{}", group.bound, members));
+  }
+  const ClipOptions& clipping = options.clipping;
+  facts.emplace_back(
+      "clipping rule",
+      fmt::format("{} gamma {}", static_cast<int>(clipping.rule.kind), clipping.rule.gamma));
+  facts.emplace_back("norm_method", fmt::format("{}", static_cast<int>(clipping.norm_method)));
+  facts.emplace_back("per_sample_grad_budget", fmt::format("{}", clipping.per_sample_grad_budget));
+  facts.emplace_back(
+      "passes", options.passes ? fmt::format("{}", static_cast<int>(*options.passes)) : "unset");
+  if (const auto& adaptive = options.adaptive_clipping)
+    facts.emplace_back("adaptive_clipping",
+                       fmt::format("{} {} {} {} {}", adaptive->quantile, adaptive->learning_rate,
+                                   text(adaptive->unclipped_count_stddev), adaptive->min_bound,
+                                   adaptive->max_bound));
+  facts.emplace_back("bound_schedule", text(options.bound_schedule, options.steps));
+  const LossScaling& scaling = options.loss_scaling;
+  facts.emplace_back(
+      "loss_scaling",
+      fmt::format("{} {} {} {} {} {}", static_cast<int>(scaling.adjust), text(scaling.first),
+                  scaling.min, scaling.max, scaling.growth_interval, scaling.tolerated));
+}
+
+void add_model(std::vector<Fact>& facts, nn::Module& model, const nn::Optimizer& optimizer) {
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const Tensor& value = parameter->value;
+    facts.emplace_back(
+        "parameter " + name,
+        fmt::format("{} {} {}, values of hash {}", sotto::name(value.dtype()), value.shape(),
+                    parameter->trainable ? "trained" : "frozen", hash_of(value)));
+  }
+  std::string order;
+  for (const Parameter* trained : optimizer.parameters()) {
+    for (const auto& [name, parameter] : model.named_parameters())
+      if (parameter == trained) order += name + " ";
+  }
+  facts.emplace_back("optimizer's order", order);
+  for (const std::string& group : optimizer.group_descriptions())
+    facts.emplace_back("optimizer's group", group);
+}
+
+// All that a rank says about itself.
+struct Said {
+  std::vector<Fact> facts;
+  std::vector<std::string> problems;
+};
+
+std::vector<std::byte> packed(const std::vector<Fact>& facts,
+                              const std::vector<std::string>& problems) {
+  PackedValues values;
+  values.add(facts.size());
+  for (const auto& [name, value] : facts) {
+    values.add_all(name);
+    values.add_all(value);
+  }
+  values.add(problems.size());
+  for (const std::string& problem : problems) values.add_all(problem);
+  return std::move(values).take();
+}
+
+Said unpacked(const std::vector<std::byte>& bytes) {
+  UnpackedValues values(bytes);
+  Said said;
+  said.facts.resize(values.take<std::size_t>());
+  for (auto& [name, value] : said.facts) {
+    name = values.take_all<std::string>();
+    value = values.take_all<std::string>();
+  }
+  said.problems.resize(values.take<std::size_t>());
+  for (std::string& problem : said.problems) problem = values.take_all<std::string>();
+  return said;
+}
+
+// Appends the facts in which a rank differs from rank 0.
+void compare(const Said& rank_0, const Said& other, std::size_t rank,
+             std::vector<std::string>& found) {
+  const std::size_t common = std::min(rank_0.facts.size(), other.facts.size());
+  if (rank_0.facts.size() != other.facts.size())
+    found.push_back(fmt::format("{} options, parameters and groups on rank {}, {} on rank 0",
+                                other.facts.size(), rank, rank_0.facts.size()));
+  for (std::size_t k = 0; k < common; ++k) {
+    const auto& [name, here] = rank_0.facts[k];
+    const auto& [other_name, there] = other.facts[k];
+    if (name != other_name) {
+      found.push_back(
+          fmt::format("{} on rank {} in the place of {} on rank 0", other_name, rank, name));
+      return;
+    }
+    if (here != there)
+      found.push_back(fmt::format("{} is {} on rank {} and {} on rank 0", name, there, rank, here));
+  }
+  for (const std::string& problem : other.problems) {
+    if (std::ranges::find(rank_0.problems, problem) == rank_0.problems.end())
+      found.push_back(fmt::format("rank {}: {}", rank, problem));
+  }
+}
+
+}  // namespace
+
+std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
+                               std::int64_t population, const EngineOptions& options,
+                               const Ledger& ledger) {
+  std::vector<Fact> facts{{"ledger's run", ledger.run_id()}};
+  add_privacy(facts, options);
+  add_batches(facts, population, options);
+  add_clipping(facts, model, options);
+  add_model(facts, model, optimizer);
+  return facts;
+}
+
+std::vector<std::string> rank_problems(const EngineOptions& options, const Ledger& ledger) {
+  std::vector<std::string> problems;
+  const auto refuse = [&](bool wrong, const char* what) {
+    if (wrong) problems.emplace_back(what);
+  };
+  refuse(ledger.ranks() != options.ranks,
+         "the ledger is not one for these ranks: make it by Ledger::on_rank_0(ranks, ...)");
+  refuse(options.memory.limit != 0, "a memory limit on several ranks, which would plan apart");
+  refuse(options.noise_strategy.has_value(), "a noise_strategy on several ranks");
+  refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
+  return problems;
+}
+
+void check_agreement(Ranks& ranks, const std::vector<Fact>& facts,
+                     const std::vector<std::string>& problems) {
+  const auto all = ranks.collect("Engine: options", packed(facts, problems));
+  on_rank_0(ranks, "Engine: agreement", [&] {
+    const Said own{facts, problems};
+    std::vector<std::string> found = problems;
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+      compare(own, unpacked(all[rank]), rank, found);
+    check(found.empty(), "Engine: {}", join(found, "\nEngine: "));
+    return std::vector<std::byte>();
+  });
+}
+
+}  // namespace sotto

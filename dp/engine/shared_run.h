@@ -1,0 +1,53 @@
+// An engine's part of a run on several ranks: what rank 0 decides in each step and tells the
+// others, and the division of the parameters.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/ranks/ranks.h"
+#include "dp/sampling/told_sampler.h"
+#include "nn/optim/optimizer.h"
+#include "nn/optim/shards.h"
+
+namespace sotto {
+
+// What rank 0 tells of a step before it.
+struct StepOrder {
+  std::int64_t steps_made = 0;
+  double noise_multiplier = 0;
+  double loss_scale = 1;
+  std::vector<double> bounds = {};
+};
+
+// How far the run is.
+struct RunProgress {
+  std::int64_t steps_made = 0;
+  double first_noise = 0;
+  bool may_step = false;  // within the target epsilon
+};
+
+class SharedRun {
+ public:
+  // Divides the optimizer's state.
+  SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer);
+
+  Ranks& ranks() const { return *ranks_; }
+  bool leads() const { return ranks_->rank() == 0; }
+  const std::shared_ptr<const nn::Shards>& shards() const { return shards_; }
+
+  // The sampler for this rank: on rank 0 the given one.
+  std::unique_ptr<Sampler> sampler_for(std::unique_ptr<Sampler> sampler) const;
+  // Returns the batch of the next step, on every rank, and its order. Collective: `decide` runs on
+  // rank 0, and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw.
+  SampledBatch draw(Sampler& sampler, const std::function<StepOrder()>& decide, StepOrder& order);
+  // Returns what rank 0 passes. Collective.
+  RunProgress tell(const RunProgress& progress) const;
+
+ private:
+  std::shared_ptr<Ranks> ranks_;
+  std::shared_ptr<const nn::Shards> shards_;
+};
+
+}  // namespace sotto

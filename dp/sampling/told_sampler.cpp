@@ -1,0 +1,15 @@
+#include "dp/sampling/told_sampler.h"
+
+namespace sotto {
+
+void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uint64_t number,
+                       std::vector<std::int64_t> units) {
+  SamplerState state = this->state();
+  state.index_in_epoch = index_in_epoch;
+  state.pass = pass;
+  state.number = number;
+  load_state(state);
+  told_ = std::move(units);
+}
+
+}  // namespace sotto

@@ -1,0 +1,35 @@
+// The sampler of a rank that does not draw: rank 0 draws, and tells the units.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dp/sampling/sampler.h"
+
+namespace sotto {
+
+class ToldSampler final : public Sampler {
+ public:
+  // Makes batches of the same kind as `like`, which is rank 0's sampler but for its randomness.
+  explicit ToldSampler(std::unique_ptr<const Sampler> like)
+      : Sampler(like->population(), like->event()), like_(std::move(like)) {}
+
+  // Sets the units of the next draw, and the position at which rank 0 drew them.
+  void tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uint64_t number,
+            std::vector<std::int64_t> units);
+  double expected_batch_size() const override { return like_->expected_batch_size(); }
+  std::int64_t min_separation() const override { return like_->min_separation(); }
+
+ protected:
+  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
+    return std::exchange(told_, {});
+  }
+  bool secure() const override { return true; }  // as rank 0's, which the engine makes
+
+ private:
+  std::unique_ptr<const Sampler> like_;
+  std::vector<std::int64_t> told_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,101 @@
+// An engine on several ranks: the same bits for every number of ranks.
+#include <cstring>
+
+#include <sys/random.h>
+
+#include "autograd/ops.h"
+#include "core/ranks/rank_failure.h"
+#include "dp/clipping/clipper.h"
+#include "dp/engine/training_checkpoint.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/optimizer.h"
+#include "tests/support/catch.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/throws.h"
+
+// The key of every generator in this program.
+extern "C" ssize_t getrandom(void* buffer, size_t size, unsigned /*flags*/) {
+  std::memset(buffer, 0x5A, size);
+  return static_cast<ssize_t>(size);
+}
+
+namespace sotto {
+namespace {
+
+struct Outcome {
+  std::vector<double> weights;
+  std::string ledger;
+  double epsilon = 0;
+  std::vector<double> bounds;
+  bool operator==(const Outcome&) const = default;
+};
+
+using OptionsFor = std::function<EngineOptions(RankTraining&)>;
+
+// The options of a sampling with small physical batches, so that a batch has several blocks.
+EngineOptions small_batches(Sampling sampling = Sampling::poisson) {
+  EngineOptions options = options_of(sampling);
+  options.noise_multiplier = 1;
+  options.memory.physical_batch = 16;
+  return options;
+}
+
+void make_steps(RankTraining& training, Engine& engine) {
+  while (engine.can_step()) engine.step(loss_of(training.data, training.model));
+}
+
+// The outcome on `ranks` ranks; 0: by an engine without ranks.
+Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = {}) {
+  const Place place;
+  Outcome outcome;
+  const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
+    EngineOptions options = options_for(training);
+    const auto create = [&] { return Ledger::create(place.path(), header); };
+    if (ranks > 0) options.ranks = own;
+    Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, create) : create();
+    Engine engine(training.model, *training.optimizer, population, ledger, options);
+    make_steps(training, engine);
+    if (own->rank() != 0) return;
+    ledger.settle();
+    outcome.epsilon = engine.epsilon();
+    outcome.bounds = engine.clipper().bounds();
+  };
+  const auto all = train_on_ranks(std::max(1, ranks), body);
+  outcome.ledger = text_of(place.path());
+  outcome.weights = all[0]->weights();
+  for (const auto& training : all) CHECK(training->weights() == outcome.weights);
+  return outcome;
+}
+
+void check_every_number_of_ranks(const OptionsFor& options, const LedgerHeader& header = {},
+                                 std::initializer_list<int> numbers = {1, 2, 3, 4, 7}) {
+  const Outcome alone = outcome(0, options, header);
+  for (const int ranks : numbers) {
+    CAPTURE(ranks);
+    const Outcome together = outcome(ranks, options, header);
+    CHECK(together.weights == alone.weights);
+    CHECK(together.ledger == alone.ledger);
+    CHECK(together.epsilon == alone.epsilon);
+    CHECK(together.bounds == alone.bounds);
+  }
+}
+
+TEST_CASE("every number of ranks trains the same bits") {
+  check_every_number_of_ranks([](RankTraining&) {
+    EngineOptions options = small_batches();
+    options.steps = 20;
+    return options;
+  });
+}
+
+TEST_CASE("every sampling is the same on several ranks") {
+  for (const Sampling sampling : all_samplings) {
+    if (sampling == Sampling::planned) continue;
+    CAPTURE(name(sampling));
+    check_every_number_of_ranks([&](RankTraining&) { return small_batches(sampling); },
+                                header_for(sampling), {3});
+  }
+}
+
+}  // namespace
+}  // namespace sotto
