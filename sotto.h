@@ -23,6 +23,7 @@
 #include "nn/data/idx.h"
 #include "nn/data/images/augment.h"
 #include "nn/data/images/cifar.h"
+#include "nn/data/images/encode_png.h"
 #include "nn/data/images/image_folder.h"
 #include "nn/data/images/scattering.h"
 #include "nn/data/tables/schema_guess.h"

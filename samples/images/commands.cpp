@@ -1,13 +1,17 @@
 #include "samples/images/commands.h"
 
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/threads/parallel.h>
+#include <sotto/nn/data/images/encode_png.h>
 #include <sotto/nn/data/images/image_folder.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/images/results.h"
+#include "samples/images/shapes.h"
 #include "samples/report/charts.h"
 #include "samples/report/results.h"
 
@@ -15,11 +19,35 @@ namespace sotto::images {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::size_t pictures_at_a_time = 256;
 
 void use_threads(int threads) {
   samples::check_threads(threads);
   if (threads > 0) set_thread_count(threads);
+}
+
+// Writes FOLDER/CLASS/NUMBER.png for each picture, a part of them at a time.
+void write_shapes(const std::string& folder, const ShapeOptions& options, std::int64_t count,
+                  std::int64_t first) {
+  const std::vector<std::string> classes = shape_names();
+  for (const std::string& name : classes) {
+    std::error_code error;
+    fs::create_directories(fs::path(folder) / name, error);
+    if (error) throw SystemFailure(fmt::format("--out: {}: {}", folder, error.message()));
+  }
+  constexpr auto at_a_time = static_cast<std::int64_t>(pictures_at_a_time);
+  for (std::int64_t begin = 0; begin < count; begin += at_a_time) {
+    const Dataset part = draw_shapes(options, std::min(at_a_time, count - begin), first + begin);
+    for (std::int64_t k = 0; k < part.size(); ++k) {
+      const auto label = static_cast<std::size_t>(part.targets.at({k}));
+      const std::string path =
+          fmt::format("{}/{}/{}.png", folder, classes[label], first + begin + k);
+      write_file_atomically(path,
+                            [&](FileWriter& writer) { writer.write(encode_png(part.inputs[k])); });
+    }
+  }
 }
 
 }  // namespace
@@ -82,6 +110,32 @@ int predict(int argc, const char* const* argv) {
     }
   });
   samples::print("{} predictions in {}\n", paths.size(), out);
+  return 0;
+}
+
+int shapes(int argc, const char* const* argv) {
+  std::string out;
+  std::int64_t count = 1000, first = 0;
+  ShapeOptions options;
+  samples::CommandLine line(
+      "Writes pictures of shapes that the program draws: PNG files in a folder for each class.");
+  line.group("Options");
+  line.option("--out", out, "new folder", "DIR");
+  line.option("--count", count, "number of pictures", "N");
+  line.option("--first", first, "number of the first one in an endless set", "N");
+  line.option("--size", options.size, "side in pixels", "N");
+  line.flag("--grey", options.grey, "without colours");
+  line.add_seed(options.seed, "the set");
+  if (!line.parse(argc, argv)) return 0;
+  samples::require_given("--out", out);
+  constexpr std::int64_t most = 1 << 20, most_pixels = 512;
+  samples::require(count >= 1 && count <= most, "--count", count, "from 1 to 2^20");
+  samples::require(first >= 0 && first <= most, "--first", first, "from 0 to 2^20");
+  samples::require(options.size >= 8 && options.size <= most_pixels, "--size", options.size,
+                   fmt::format("from 8 to {}", most_pixels));
+  check(!fs::exists(out), "--out: {} exists already: give another name", out);
+  write_shapes(out, options, count, first);
+  samples::print("{} pictures in {}\n", count, out);
   return 0;
 }
 

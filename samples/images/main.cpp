@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
 )"},
       {{"train", "trains a model; without --data, on shapes drawn by the program", train},
        {"evaluate", "measures a model on labelled pictures", evaluate},
-       {"predict", "predicts the classes of pictures", predict}},
+       {"predict", "predicts the classes of pictures", predict},
+       {"shapes", "writes pictures of shapes, as folders to train on", shapes}},
       argc, argv);
 }

@@ -88,6 +88,24 @@ class Training(InFolder):
         with open(page, encoding="utf-8") as file:
             self.assertIn("Results on the test data", file.read())
 
+    def test_drawn_shapes_are_written_as_files_to_train_on(self):
+        out = self.path("shapes")
+        done = self.call("shapes", "--out", out, "--count", "60", "--size", "16")
+        self.assertEqual((0, f"60 pictures in {out}\n", ""), (done.returncode, done.stdout, done.stderr))
+        self.assertEqual(["circle", "cross", "ring", "square", "triangle"], sorted(os.listdir(out)))
+        self.assertEqual(60, sum(len(files) for _, _, files in os.walk(out)))
+        settings = self.settings("--data", out, "--size", "16", *FEW, "--steps", "1")
+        self.assertEqual(("48", "12"), (settings["train size"], settings["test size"]))
+        self.call("shapes", "--out", self.path("later"), "--count", "5", "--first", "55", "--size", "16")
+        for folder, _, files in os.walk(self.path("later")):
+            for name in files:
+                with open(os.path.join(folder, name), "rb") as file, \
+                        open(os.path.join(folder.replace("later", "shapes"), name), "rb") as other:
+                    self.assertEqual(file.read(), other.read())
+        self.refused("--out: .*exists already", "shapes", "--out", out)
+        self.refused("--count: .*2\\^20", "shapes", "--out", self.path("x"), "--count", "0")
+        self.refused("--size: .*from 8", "shapes", "--out", self.path("x"), "--size", "7")
+
     def test_pictures_in_folders_are_learned_and_a_part_is_the_test(self):
         settings = self.settings("--data", self.pictures(), "--size", str(SIDE), *FEW, "--steps", "2")
         self.assertEqual(("64", "16"), (settings["train size"], settings["test size"]))
@@ -335,6 +353,7 @@ class Refusals(InFolder):
         for command in ("train", "evaluate", "predict"):
             self.assertIn("images " + command, done.stdout)
             self.assertEqual(0, self.call(command, "--help").returncode)
+        self.assertIn("shapes ", done.stdout)
 
 
 if __name__ == "__main__":

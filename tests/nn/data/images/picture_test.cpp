@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/random/philox.h"
+#include "nn/data/images/encode_png.h"
 #include "nn/data/images/resize.h"
 #include "tests/support/picture_files.h"
 #include "tests/support/throws.h"
@@ -85,6 +86,28 @@ TEST_CASE("palettes, few bits and 16 bits become bytes") {
   CHECK(decode(bits.encoded()).pixels == Bytes{0, 255, 0, 255, 0, 255});
   const PngFile wide{.height = 1, .width = 3, .bits = 16, .bytes = {0, 0, 0x80, 0x80, 0xff, 0xff}};
   CHECK(decode(wide.encoded()).pixels == Bytes{0, 128, 255});
+}
+
+TEST_CASE("a picture that is written as PNG is read back to 8 bits") {
+  for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{1, 40, 3}, Shape{3, 70, 90}}) {
+    Tensor x = Tensor::empty(shape);
+    for (std::int64_t k = 0; k < x.numel(); ++k)
+      x.data<float>()[k] = 1.2F * uniform_float({8, 1}, static_cast<std::uint64_t>(k)) - 0.1F;
+    const Picture read = decode(encode_png(x));
+    CHECK(read.channels == shape[0]);
+    CHECK(read.height == shape[1]);
+    REQUIRE(read.width == shape[2]);
+    for (std::int64_t c = 0; c < shape[0]; ++c) {
+      for (std::int64_t at = 0; at < shape[1] * shape[2]; ++at) {
+        const float value = std::clamp(x.data<float>()[c * shape[1] * shape[2] + at], 0.0F, 1.0F);
+        const auto byte = read.pixels[static_cast<std::size_t>(at * shape[0] + c)];
+        REQUIRE(byte == std::lround(255 * value));
+      }
+    }
+  }
+  for (const Shape& wrong : {Shape{2, 4, 4}, Shape{4, 4}, Shape{1, 0, 4}})
+    CHECK(throws([&] { encode_png(Tensor::empty(wrong)); }, "encode_png: a picture is to be"));
+  CHECK_THROWS_AS(encode_png(Tensor::empty({1, 2, 2}, Dtype::f64)), std::invalid_argument);
 }
 
 TEST_CASE("transparent pixels are blended with white") {
