@@ -5,6 +5,7 @@
 
 #include <sotto/autograd/ops.h>
 #include <sotto/core/join.h>
+#include <sotto/kernels/tensor_ops/tensor_ops.h>
 #include <sotto/nn/predict.h>
 #include "samples/cli/program.h"
 #include "samples/images/feature_cache.h"
@@ -24,6 +25,15 @@ using samples::Settings;
 constexpr std::int64_t usual_size = 32;
 constexpr double most_pictures = 1e9;
 constexpr std::int64_t most_views = 256;
+
+// A copy of the first pictures, as many as 16 MiB hold, and one at least: features may replace
+// them.
+Dataset first_pictures(const Dataset& data) {
+  constexpr std::int64_t most_values = 1 << 22;
+  const std::int64_t values = data.inputs.numel() / data.size();
+  const std::int64_t count = std::clamp<std::int64_t>(most_values / values, 1, data.size());
+  return data.slice(0, count).map([](const Tensor& x) { return clone(x); });
+}
 
 }  // namespace
 
@@ -166,6 +176,7 @@ samples::Data ImagesTask::load(const Settings& s) {
         "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
   class_names_ = names;
   network_.classes = std::ssize(classes_);
+  shown_ = tests_on_private_data() ? Dataset{} : first_pictures(data.test);
   replace_by_inputs(data, network_, cache_);
   return data;
 }
@@ -198,8 +209,10 @@ std::map<std::string, std::string> ImagesTask::metadata() const {
 }
 
 void ImagesTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
-  samples::describe_classes(samples::outputs_of(model, data.test), data.test.targets, classes_,
-                            report);
+  const Tensor outputs = samples::outputs_of(model, data.test);
+  samples::describe_classes(outputs, data.test.targets, classes_, report);
+  if (!shown_.inputs.defined()) return;
+  samples::describe_wrong_pictures(outputs.slice(0, 0, shown_.size()), shown_, classes_, report);
 }
 
 }  // namespace sotto::images

@@ -44,6 +44,7 @@ class ImagesTask final : public samples::Task {
   NetworkOptions network_;
   std::int64_t views_ = 0;
   Augmentation augmentation_;
+  Dataset shown_;  // test pictures that the report may show; none of private data
   std::vector<std::string> classes_;
   std::string class_names_;  // as one text, by which a resumed run knows them
 };

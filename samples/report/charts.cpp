@@ -142,15 +142,22 @@ void check_histogram(const HistogramChart& chart) {
   const std::vector<double>& edges = chart.edges;
   check(edges.size() == chart.counts.size() + 1, "histogram_chart: {} edges for {} counts",
         edges.size(), chart.counts.size());
+  check(!chart.logarithmic || edges.front() > 0, "histogram_chart: logarithm of the edge {}",
+        edges.front());
   for (std::size_t k = 0; k + 1 < edges.size(); ++k) {
     check(std::isfinite(edges[k]) && std::isfinite(edges[k + 1]) && edges[k] < edges[k + 1],
           "histogram_chart: edges {} and {} do not rise", edges[k], edges[k + 1]);
   }
 }
 
+// Where a value lies on the axis.
+double place(const HistogramChart& chart, double value) {
+  return chart.logarithmic ? std::log10(value) : value;
+}
+
 std::string bar(const HistogramChart& chart, std::size_t k, const Scale& x, const Scale& y) {
-  const double begin = x(chart.edges[k]);
-  const double end = x(chart.edges[k + 1]);
+  const double begin = x(place(chart, chart.edges[k]));
+  const double end = x(place(chart, chart.edges[k + 1]));
   const double height = y(0) - y(static_cast<double>(chart.counts[k]));
   const bool beyond = chart.edges[k] >= chart.bound;
   return fmt::format(
@@ -169,14 +176,16 @@ std::string histogram_chart(const HistogramChart& chart) {
   if (max <= 0) return nothing;
   constexpr double bottom = 190;
   const std::vector<double> ticks = round_ticks(0, static_cast<double>(max), 4);
-  const Scale x{chart.edges.front(), chart.edges.back(), left, right};
+  const Scale x{place(chart, chart.edges.front()), place(chart, chart.edges.back()), left, right};
   const Scale y{0, ticks.back(), bottom, top + 14};
   std::string svg = svg::open(bottom + 26, chart.x_name);
-  svg += y_axis(y, ticks, [](double v) { return number(v); }) + x_axis(x, bottom, chart.x_name);
+  svg += y_axis(y, ticks, [](double v) { return number(v); });
+  svg += chart.logarithmic ? log_axis(x, bottom, chart.x_name) : x_axis(x, bottom, chart.x_name);
   for (std::size_t k = 0; k < chart.counts.size(); ++k) svg += bar(chart, k, x, y);
-  if (chart.bound >= x.low && chart.bound <= x.high) {
-    svg += rule("bound", x(chart.bound), top, x(chart.bound), bottom);
-    svg += text_at(x(chart.bound) + 6, top + 8, "start", chart.bound_name);
+  if (chart.bound >= chart.edges.front() && chart.bound <= chart.edges.back()) {
+    const double at = x(place(chart, chart.bound));
+    svg += rule("bound", at, top, at, bottom);
+    svg += text_at(at + 6, top + 8, "start", chart.bound_name);
   }
   return svg + "</svg>\n";
 }

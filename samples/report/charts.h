@@ -56,11 +56,12 @@ struct HistogramChart {
   double bound = std::numeric_limits<double>::quiet_NaN();
   std::string bound_name{};
   std::string x_name{};
+  bool logarithmic = false;  // the axis of edges and bound, which are positive then
 };
 
 // Returns bars with hover titles and the bound as a dashed line; a sentence when there are no
 // counts. Throws std::invalid_argument unless edges increase, are finite and one more than the
-// counts.
+// counts, and positive on a logarithmic axis.
 std::string histogram_chart(const HistogramChart& chart);
 
 struct Share {

@@ -10,6 +10,7 @@
 #include <sotto/core/error.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include "samples/report/charts.h"
+#include "samples/report/picture_grid.h"
 #include "samples/report/report_style.h"
 
 namespace sotto {
@@ -167,6 +168,15 @@ std::string results(const TrainingReport& report) {
   return section("Results on the test data", measure_is_private(report), html);
 }
 
+std::string wrong_pictures(const TrainingReport& report) {
+  if (report.wrong_pictures.empty()) return "";
+  check(!report.measured_on_private_data, "report: pictures of private data");
+  return section("Pictures taken for another class", measure_is_private(report),
+                 "<p>Test pictures as they are, those of which the model is most certain first: "
+                 "publish this page only if they may be published.</p>\n" +
+                     picture_grid(report.wrong_pictures));
+}
+
 std::string generated(const TrainingReport& report) {
   if (report.generated_text.empty()) return "";
   return section("Text that the model writes", report.privacy.has_value(),
@@ -180,7 +190,8 @@ std::string norms(const TrainingReport& report) {
                        .counts = last.counts,
                        .bound = last.clip_bound,
                        .bound_name = fmt::format("clip bound C = {}", number(last.clip_bound)),
-                       .x_name = "L2 norm"};
+                       .x_name = "L2 norm",
+                       .logarithmic = last.edges.front() > 0};
   std::string html = fmt::format(
       "<p>Per-sample gradients before clipping, up to step {}. {} of them had norms above the "
       "bound "
@@ -329,8 +340,8 @@ std::string to_html(const TrainingReport& report) {
              "<style>\n{}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{}</h1>\n</header>\n",
              title, report_style, title) +
          banner(report) + headline(report) + statement(report) + results(report) +
-         generated(report) + training(report) + norms(report) + phases(report) + settings(report) +
-         warnings(report) + "</main>\n</body>\n</html>\n";
+         wrong_pictures(report) + generated(report) + training(report) + norms(report) +
+         phases(report) + settings(report) + warnings(report) + "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace sotto

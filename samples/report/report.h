@@ -55,13 +55,21 @@ struct TrainingReport {
     std::string to_text() const;
   };
 
+  // A test picture that the final model takes for another class.
+  struct WrongPicture {
+    std::string png;  // a whole file
+    std::string label, predicted;
+    double probability = unmeasured;  // of the predicted class, as the model says
+  };
+
   std::string title;
   std::vector<Setting> settings;
   std::vector<Setting> results;  // measures of the final model on the test data
   std::optional<Confusion> confusion;
-  std::string generated_text;        // by the final model, UTF-8; empty: none
-  std::vector<Point> points;         // increasing in step
-  std::vector<NormHistogram> norms;  // increasing in step
+  std::vector<WrongPicture> wrong_pictures;  // none of data that privacy protects
+  std::string generated_text;                // by the final model, UTF-8; empty: none
+  std::vector<Point> points;                 // increasing in step
+  std::vector<NormHistogram> norms;          // increasing in step
   std::vector<Phase> phases;
   std::optional<PrivacyStatement> privacy;  // nullopt: trained without privacy
   std::string no_privacy_reason;            // shown if there is no statement
@@ -81,7 +89,8 @@ struct TrainingReport {
 std::vector<std::string> not_private_numbers(const TrainingReport& report);
 
 // Returns a whole page: UTF-8, well-formed as XML. Throws std::invalid_argument when a histogram's
-// edges do not increase or do not match its counts, and unless epsilon >= 0 and 0 <= delta < 1.
+// edges do not increase or do not match its counts, unless epsilon >= 0 and 0 <= delta < 1, and for
+// pictures of a test on private data.
 std::string to_html(const TrainingReport& report);
 
 // Returns the facts under the names of the structs above; null for numbers that were not measured.

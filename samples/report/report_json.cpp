@@ -41,6 +41,12 @@ json to_json(const TrainingReport::Phase& phase) {
       {"name", phase.name}, {"seconds", measured(phase.seconds)}, {"peak_bytes", phase.peak_bytes}};
 }
 
+json to_json(const TrainingReport::WrongPicture& picture) {
+  return {{"class", picture.label},
+          {"predicted", picture.predicted},
+          {"probability", measured(picture.probability)}};
+}
+
 template <class T>
 json all(const std::vector<T>& values) {
   json list = json::array();
@@ -73,6 +79,7 @@ json to_json(const TrainingReport& report) {
           {"confusion", report.confusion ? json{{"classes", report.confusion->classes},
                                                 {"counts", report.confusion->counts}}
                                          : json(nullptr)},
+          {"wrong_pictures", all(report.wrong_pictures)},
           {"generated_text",
            report.generated_text.empty() ? json(nullptr) : json(report.generated_text)},
           {"points", points},

@@ -88,6 +88,9 @@ th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
 .meter { width: 28%; padding-right: 0; }
 .meter div { height: 8px; border-radius: 4px; background: var(--c5); }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(120px, 1fr)); gap: 14px; }
+.pictures img { width: 96px; image-rendering: pixelated; }
+.pictures figcaption { font-weight: 400; }
 .empty { color: var(--soft); font-style: italic; }
 @media (max-width: 600px) { .facts > div { grid-template-columns: 1fr; } }
 )css";

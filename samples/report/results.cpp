@@ -4,6 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sotto/autograd/ops.h>
+#include <sotto/autograd/tape.h>
+#include <sotto/nn/data/images/encode_png.h>
 #include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
 #include "samples/cli/program.h"
@@ -35,6 +38,35 @@ void describe_classes(const Tensor& outputs, const Tensor& targets,
     add("area under the ROC curve", nn::auc(outputs, targets));
   add("expected calibration error",
       nn::expected_calibration_error(nn::calibration_curve(outputs, targets)));
+}
+
+void describe_wrong_pictures(const Tensor& outputs, const Dataset& pictures,
+                             const std::vector<std::string>& classes, TrainingReport& report) {
+  constexpr std::size_t most_pictures = 24;
+  struct Wrong {
+    double probability;
+    std::int64_t picture, predicted, label;
+  };
+  std::vector<Wrong> all;
+  Tape tape({.training = false});
+  const Tensor probabilities = softmax(tape.input(outputs), 1).value();
+  for (std::int64_t k = 0; k < pictures.size(); ++k) {
+    const std::vector<float> row = probabilities[k].to_vector<float>();
+    const auto best = std::max_element(row.begin(), row.end());
+    const std::int64_t predicted = best - row.begin();
+    const auto label = static_cast<std::int64_t>(pictures.targets.at({k}));
+    if (predicted != label) all.push_back({static_cast<double>(*best), k, predicted, label});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Wrong& a, const Wrong& b) { return a.probability > b.probability; });
+  if (all.size() > most_pictures) all.resize(most_pictures);
+  for (const Wrong& wrong : all) {
+    report.wrong_pictures.push_back(
+        {.png = encode_png(pictures.inputs[wrong.picture]),
+         .label = classes[static_cast<std::size_t>(wrong.label)],
+         .predicted = classes[static_cast<std::size_t>(wrong.predicted)],
+         .probability = wrong.probability});
+  }
 }
 
 void print_results(const TrainingReport& report, const std::string& samples) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <sotto/core/tensor.h>
+#include <sotto/nn/data/dataset.h>
 #include "samples/report/report.h"
 
 namespace sotto::samples {
@@ -15,6 +16,11 @@ namespace sotto::samples {
 // are at most 30 classes.
 void describe_classes(const Tensor& outputs, const Tensor& targets,
                       const std::vector<std::string>& classes, TrainingReport& report);
+// Adds to the report which of the pictures [n, c, h, w] in [0, 1] the outputs [n, classes] take for
+// another class: at most 24, those with the greatest probability first. The pictures are to be such
+// as may be shown.
+void describe_wrong_pictures(const Tensor& outputs, const Dataset& pictures,
+                             const std::vector<std::string>& classes, TrainingReport& report);
 // A measure with four decimals.
 std::string measure_text(double value);
 

@@ -54,15 +54,39 @@ std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label
   return svg;
 }
 
+namespace {
+
+std::string mark(double x, double bottom, const std::string& label) {
+  return rule("grid", x, bottom, x, bottom + 4) + text_at(x, bottom + 18, "middle", label);
+}
+
+}  // namespace
+
 std::string x_axis(const Scale& x, double bottom, const std::string& name) {
   std::string svg;
   for (const double tick : round_ticks(x.low, x.high, 8)) {
     if (tick < x.low || tick > x.high) continue;
-    svg += rule("grid", x(tick), bottom, x(tick), bottom + 4);
-    svg += text_at(x(tick), bottom + 18, "middle",
-                   tick == std::floor(tick) && std::abs(tick) < 1e15
-                       ? grouped(static_cast<std::int64_t>(tick))
-                       : number(tick));
+    svg += mark(x(tick), bottom,
+                tick == std::floor(tick) && std::abs(tick) < 1e15
+                    ? grouped(static_cast<std::int64_t>(tick))
+                    : number(tick));
+  }
+  return svg + text_at(width, bottom + 18, "end", name);
+}
+
+std::string log_axis(const Scale& x, double bottom, const std::string& name) {
+  constexpr double few_decades = 3, most_marks = 10;
+  const double decades = x.high - x.low;
+  const std::vector<double> digits =
+      decades <= few_decades ? std::vector<double>{1, 2, 5} : std::vector<double>{1};
+  const double step = std::max(1.0, std::ceil(decades / most_marks));
+  std::string svg;
+  for (double power = std::floor(x.low / step) * step; power <= x.high; power += step) {
+    for (const double digit : digits) {
+      const double at = power + std::log10(digit);
+      if (at >= x.low && at <= x.high)
+        svg += mark(x(at), bottom, number(digit * std::pow(10, power)));
+    }
   }
   return svg + text_at(width, bottom + 18, "end", name);
 }

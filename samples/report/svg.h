@@ -46,4 +46,7 @@ std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label
 // Labelled marks below the plot, and the name of the axis.
 std::string x_axis(const Scale& x, double bottom, const std::string& name);
 
+// The same for a logarithmic axis, whose scale is that of decimal logarithms.
+std::string log_axis(const Scale& x, double bottom, const std::string& name);
+
 }  // namespace sotto::svg

@@ -8,9 +8,11 @@ namespace sotto::samples {
 namespace {
 
 constexpr int bars = 40;
-// Norms have long tails: the axis ends at this quantile, and the last bar counts all above.
-constexpr double last_quantile = 0.995;
-constexpr double min_bounds = 1.5;  // clip bounds that the axis covers at least
+// Norms differ by orders of magnitude: the bars are equally wide in their logarithm. The first and
+// the last bar count this share of the norms, which lies beyond, too.
+constexpr double tail = 0.005;
+constexpr double around_bound = 1.5;  // the axis covers the clip bound by this factor, both ways
+constexpr double max_ratio = 1e6;     // of the ends of the axis
 
 double root_of_squares(const std::vector<double>& values) {
   double squares = 0;
@@ -59,18 +61,22 @@ void Recorder::close(std::int64_t step) {
 
 void Recorder::close_norms(std::int64_t step, double clipped_fraction) {
   if (norms_.empty()) return;
-  const auto place =
-      static_cast<std::ptrdiff_t>(static_cast<double>(norms_.size() - 1) * last_quantile);
-  std::nth_element(norms_.begin(), norms_.begin() + place, norms_.end());
-  const double end = std::max(norms_[static_cast<std::size_t>(place)], min_bounds * clip_bound_);
+  std::sort(norms_.begin(), norms_.end());
+  const auto quantile = [&](double share) {
+    return norms_[static_cast<std::size_t>(static_cast<double>(norms_.size() - 1) * share)];
+  };
+  const double high = std::max(quantile(1 - tail), around_bound * clip_bound_);
+  const double low =
+      std::max(std::min(quantile(tail), clip_bound_ / around_bound), high / max_ratio);
+  const double bars_per_unit = bars / std::log(high / low);
   TrainingReport::NormHistogram histogram{.step = step,
                                           .counts = std::vector<std::int64_t>(bars),
                                           .clip_bound = clip_bound_,
                                           .clipped_fraction = clipped_fraction};
-  for (int k = 0; k <= bars; ++k) histogram.edges.push_back(end * k / bars);
+  for (int k = 0; k <= bars; ++k) histogram.edges.push_back(low * std::exp(k / bars_per_unit));
   for (const double norm : norms_) {
-    const int bar = std::min(bars - 1, static_cast<int>(std::min(1.0, norm / end) * bars));
-    ++histogram.counts[static_cast<std::size_t>(bar)];
+    const double bar = std::floor(std::log(norm / low) * bars_per_unit);
+    ++histogram.counts[static_cast<std::size_t>(std::clamp<double>(bar, 0, bars - 1))];
   }
   statistics_.norms.push_back(std::move(histogram));
 }

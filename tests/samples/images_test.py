@@ -88,6 +88,21 @@ class Training(InFolder):
         with open(page, encoding="utf-8") as file:
             self.assertIn("Results on the test data", file.read())
 
+    def test_the_page_shows_wrong_pictures_of_public_test_data_only(self):
+        page, fast = self.path("run.html"), ["--size", str(SIDE), "--epochs", "1", "--no-privacy",
+                                             "--batch-size", "10", "--report", self.path("run.html")]
+        shown = {}
+        for name, data in (("drawn", ["--train-size", "50", "--test-size", "60"]),
+                           ("part of the data", ["--data", self.pictures()]),
+                           ("given", ["--data", self.pictures(each=3), "--test", self.path("photos")])):
+            facts = self.facts(*data, *fast)
+            with open(page, encoding="utf-8") as file:
+                shown[name] = file.read().count("<img ")
+            self.assertEqual(shown[name], len(facts["wrong_pictures"]))
+            wrong = round((1 - facts["test_accuracy"]) * sum(facts["confusion"]["counts"]))
+            self.assertEqual(0 if name == "part of the data" else min(24, wrong), shown[name])
+        self.assertGreater(shown["drawn"], 0)
+
     def test_drawn_shapes_are_written_as_files_to_train_on(self):
         out = self.path("shapes")
         done = self.call("shapes", "--out", out, "--count", "60", "--size", "16")

@@ -300,6 +300,21 @@ TEST_CASE("an impossible statement or histogram is refused") {
   CHECK_THROWS_AS(to_html(report), std::invalid_argument);
 }
 
+TEST_CASE("pictures taken for another class are in the page, unless privacy protects them") {
+  TrainingReport report = full_report();
+  report.wrong_pictures = {
+      {.png = "\x89PNG", .label = "<cat>", .predicted = "dog", .probability = 0.5},
+      {.png = "x", .label = "ship", .predicted = "dog", .probability = 0.25}};
+  const std::string html = to_html(report);
+  CHECK(Page(html).count("img") == 2);
+  CHECK(contains(html, "src=\"data:image/png;base64,iVBORw==\""));
+  CHECK(contains(html, "&lt;cat&gt;, taken for dog (50 %)"));
+  CHECK(to_json(report)["wrong_pictures"][1] ==
+        nlohmann::json{{"class", "ship"}, {"predicted", "dog"}, {"probability", 0.25}});
+  report.measured_on_private_data = true;
+  CHECK_THROWS_WITH(to_html(report), "report: pictures of private data");
+}
+
 TEST_CASE("the JSON holds the same facts, and null for missing measurements") {
   TrainingReport report = full_report();
   const nlohmann::json json = nlohmann::json::parse(to_json(report).dump());
