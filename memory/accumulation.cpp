@@ -5,6 +5,7 @@
 #include "core/join.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/checkpointing/model_checkpoints.h"
+#include "nn/optim/rank_sink.h"
 
 namespace sotto::memory {
 
@@ -30,13 +31,24 @@ LossScale scale_of(const Policy& policy) {
                    precision);
 }
 
+// Every rank's number.
+template <class T>
+std::vector<T> of_all_ranks(Ranks& ranks, std::string_view place, T own) {
+  std::vector<T> all(static_cast<std::size_t>(ranks.size()));
+  std::vector<Ranks::Room> rooms;
+  for (T& each : all) rooms.push_back(std::as_writable_bytes(std::span(&each, 1)));
+  ranks.gather(place, std::as_bytes(std::span(&own, 1)), rooms).wait();
+  return all;
+}
+
 }  // namespace
 
-// A logical batch.
+// A logical batch, or this rank's part of it.
 struct Accumulation::Batch {
   const Loss& loss;
   std::span<const std::int64_t> rows;
-  const TapeOptions& options;
+  TapeOptions options;
+  std::size_t rows_of_all_ranks;
 };
 
 Accumulation::Accumulation(const Policy& policy, nn::Module* model)
@@ -51,6 +63,13 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model)
         "Accumulation: activation checkpoints need the model");
   if (policy.checkpoint) set_checkpoints(*model, *policy.checkpoint);
   if (policy.limit == 0) parts_.emplace(policy.rows(), policy.accumulation.value_or(1));
+}
+
+Accumulation::Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks)
+    : Accumulation(policy, &model) {
+  check(policy.limit == 0 || policy.precision,
+        "Accumulation: ranks need a policy with a precision");
+  ranks_ = &ranks;
 }
 
 std::optional<std::int64_t> Accumulation::physical_batch() const {
@@ -78,7 +97,7 @@ double Accumulation::add_physical_batch(const Batch& batch, std::int64_t first, 
         "Accumulation: a loss of shape {} for {} rows; return one loss for each row",
         losses.shape(), rows.size());
   phases.enter("backward");
-  tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(batch.rows.size()));
+  tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(batch.rows_of_all_ranks));
   return sum(to_dtype(losses.value(), Dtype::f64)).item();
 }
 
@@ -86,9 +105,9 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
                                                  std::span<const std::int64_t> rows,
                                                  const nn::Optimizer& optimizer,
                                                  const TapeOptions& options) {
-  check(!rows.empty(), "Accumulation: no rows");
-  const Batch batch{loss, rows, options};
-  if (!parts_) {
+  const Batch batch = share_of(loss, rows, options);
+  check(batch.rows_of_all_ranks > 0, "Accumulation: no rows");
+  if (!parts_ && !rows.empty()) {
     phases_.stop();  // dry runs belong to no phase
     make_plan(batch, optimizer);
   }
@@ -105,11 +124,37 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
     loss_sum = 0;
     return true;
   };
-  parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
+  if (!rows.empty()) parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
   phases_.stop();
-  if (loss_scale_.options().adjust == LossScaling::Adjust::never && loss_scale_.value() == 1)
-    return {sink.sums.gradients(), loss_sum};
-  return {loss_scale_.unscaled(sink.sums.gradients()).value_or(Gradients{}), loss_sum};
+  Result result = sum_over_ranks({sink.sums.gradients(), loss_sum});
+  if (loss_scale_.options().adjust != LossScaling::Adjust::never || loss_scale_.value() != 1)
+    result.gradients = loss_scale_.unscaled(result.gradients).value_or(Gradients{});
+  return result;
+}
+
+// The rows of ranks before this one come first in the numbers of rows.
+Accumulation::Batch Accumulation::share_of(const Loss& loss, std::span<const std::int64_t> rows,
+                                           const TapeOptions& options) const {
+  Batch batch{loss, rows, options, rows.size()};
+  if (!ranks_) return batch;
+  batch.rows_of_all_ranks = 0;
+  const std::vector<std::size_t> counts = of_all_ranks(*ranks_, "Accumulation: rows", rows.size());
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (k == static_cast<std::size_t>(ranks_->rank()))
+      batch.options.first_row += static_cast<std::int64_t>(batch.rows_of_all_ranks);
+    batch.rows_of_all_ranks += counts[k];
+  }
+  return batch;
+}
+
+Accumulation::Result Accumulation::sum_over_ranks(Result own) const {
+  if (!ranks_) return own;
+  nn::RankSink sink(*ranks_, model_->parameters());
+  for (const auto& [parameter, gradient] : own.gradients) sink.add(*parameter, gradient);
+  Result sums{sink.gradients()};
+  for (const double loss : of_all_ranks(*ranks_, "Accumulation: losses", own.loss_sum))
+    sums.loss_sum += loss;
+  return sums;
 }
 
 std::vector<Strategy> Accumulation::strategies(const MemoryRequirement& requirement) {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "autograd/tape.h"
+#include "core/ranks/ranks.h"
 #include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
 #include "memory/planning/planner.h"
@@ -29,7 +30,7 @@ class Accumulation {
   struct Result {
     // The gradients of the mean loss; empty for an f16 step that is skipped because one overflowed.
     Gradients gradients;
-    double loss_sum = 0;
+    double loss_sum = 0;  // of all ranks
   };
 
   // Throws std::invalid_argument for a policy that is out of range, and for one with activation
@@ -38,6 +39,11 @@ class Accumulation {
   // `model` computes the loss and must outlive this object. Its activation checkpoints are set as
   // the policy says (set_checkpoints), or planned if the policy leaves them open.
   Accumulation(const Policy& policy, nn::Module& model) : Accumulation(policy, &model) {}
+  // Data parallelism: mean_gradient() gets each rank's rows, and returns on all what one process
+  // would for rank 0's rows followed by rank 1's, and so on, but for rounding: equal bits on all
+  // ranks. A rank may have no rows. Throws std::invalid_argument for a policy that leaves open in
+  // which precision to compute, since ranks might choose differently.
+  Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks);
 
   // Returns the rows' losses and the gradient of their mean. Each physical batch has its own tape,
   // with the given options and the policy's precision, that numbers rows as one tape for all would.
@@ -64,9 +70,13 @@ class Accumulation {
   double add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,
                             GradSink& sink, PhaseProfiler& phases) const;
   void make_plan(const Batch& batch, const nn::Optimizer& optimizer);
+  Batch share_of(const Loss& loss, std::span<const std::int64_t> rows,
+                 const TapeOptions& options) const;
+  Result sum_over_ranks(Result own) const;
 
   Policy policy_;
-  nn::Module* model_;  // null: activation checkpoints cannot be set
+  nn::Module* model_;       // null: activation checkpoints cannot be set
+  Ranks* ranks_ = nullptr;  // null: one process
   Dtype precision_;
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;
