@@ -20,7 +20,7 @@ struct Role {
 constexpr std::array roles{Role{"input", Dtype::f32},    Role{"constant", Dtype::f32},
                            Role{"index", Dtype::i64},    Role{"param", Dtype::f32},
                            Role{"grad_out", Dtype::f32}, Role{"grad", Dtype::f32},
-                           Role{"expect", Dtype::f64}};
+                           Role{"expect", Dtype::f64},   Role{"other", Dtype::f64}};
 
 void check_role(const std::string& role, Dtype dtype) {
   for (const Role& known : roles) {

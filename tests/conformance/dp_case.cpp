@@ -25,7 +25,7 @@ bool is_mean(const std::string& reduce) {
 
 }  // namespace
 
-DpCase::DpCase(const Case& c, Dtype dtype)
+DpModel::DpModel(const Case& c, Dtype dtype)
     : c(c), dtype(dtype), dp(field<Json>(c.body, "dp")), rule(read_rule(dp)) {
   make_parameters(c, dtype, parameters);
   for (const Json& entry : field<std::vector<Json>>(field<Json>(c.body, "model"), "params")) {
@@ -34,10 +34,11 @@ DpCase::DpCase(const Case& c, Dtype dtype)
     found->second.trainable = field<bool>(entry, "trainable");
   }
   read_groups();
-  read_units();
 }
 
-void DpCase::read_groups() {
+DpCase::DpCase(const Case& c, Dtype dtype) : DpModel(c, dtype) { read_units(); }
+
+void DpModel::read_groups() {
   for (const Json& entry : field<std::vector<Json>>(dp, "groups")) {
     ClipGroup group{{}, field<double>(entry, "max_norm")};
     for (const auto& name : field<std::vector<std::string>>(entry, "params")) {
@@ -117,14 +118,19 @@ void DpCase::assign_units(Part& part, const std::vector<std::int64_t>& last, boo
 }
 
 Var DpCase::loss(Tape& tape, std::int64_t begin, std::int64_t end) {
+  return DpModel::loss(tape,
+                       [&](const Tensor& all, int axis) { return all.slice(axis, begin, end); });
+}
+
+Var DpModel::loss(Tape& tape, const Rows& rows) {
   Values values;
   for (const std::string& name : c.names_after("in.")) {
     if (name == "target" || name == "row_weight" || name == "unit_ids") continue;
     const Described& operand = c.tensor("in." + name);
     const Tensor value = in_dtype(operand.value, dtype);
-    values.emplace(name, operand.batch_dim ? tape.input(value.slice(*operand.batch_dim, begin, end),
-                                                        *operand.batch_dim)
-                                           : tape.constant(value));
+    values.emplace(name, operand.batch_dim
+                             ? tape.input(rows(value, *operand.batch_dim), *operand.batch_dim)
+                             : tape.constant(value));
   }
   for (auto& [name, parameter] : parameters) values.emplace(name, tape.use(parameter));
   const Json model = field<Json>(c.body, "model");
@@ -132,7 +138,7 @@ Var DpCase::loss(Tape& tape, std::int64_t begin, std::int64_t end) {
   const auto output = field<std::string>(model, "output");
   if (!values.count(output)) throw Malformed("the program has no value " + output);
   const Var& logits = values.at(output);
-  const Tensor targets = c.tensor("in.target").value.slice(0, begin, end);
+  const Tensor targets = rows(c.tensor("in.target").value, 0);
   const Json loss = field<Json>(c.body, "loss");
   if (field<std::string>(loss, "type") != "cross_entropy")
     throw Malformed("loss is not cross_entropy");

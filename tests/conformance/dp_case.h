@@ -1,5 +1,8 @@
-// A dp_step case that was read: the model, the rows that are run together, and the clipping.
+// A private case that was read: the model, the clipping, and for a dp_step case the rows that are
+// run together.
 #pragma once
+
+#include <functional>
 
 #include "dp/clipping/clipper.h"
 #include "tests/conformance/kinds.h"
@@ -15,11 +18,13 @@ struct Part {
   std::vector<std::int64_t> units;
 };
 
-struct DpCase {
-  DpCase(const Case& c, Dtype dtype);
-
-  // The logits' cross entropy for each of the rows [begin, end).
-  Var loss(Tape& tape, std::int64_t begin, std::int64_t end);
+// The model of a private case, and the clipping.
+struct DpModel {
+  DpModel(const Case& c, Dtype dtype);
+  // Takes rows out of a tensor whose rows lie along the axis.
+  using Rows = std::function<Tensor(const Tensor& all, int axis)>;
+  // The logits' cross entropy for each of the rows.
+  Var loss(Tape& tape, const Rows& rows);
 
   const Case& c;
   Dtype dtype;
@@ -27,6 +32,17 @@ struct DpCase {
   Parameters parameters;
   std::vector<ClipGroup> groups;
   ClipRule rule;
+
+ private:
+  void read_groups();
+};
+
+struct DpCase : DpModel {
+  DpCase(const Case& c, Dtype dtype);
+
+  // The logits' cross entropy for each of the rows [begin, end).
+  Var loss(Tape& tape, std::int64_t begin, std::int64_t end);
+
   std::int64_t rows = 0, units = 0;
   // -1 for rows that take no part.
   std::vector<std::int64_t> unit_of_row;
@@ -39,7 +55,6 @@ struct DpCase {
   std::vector<Part> parts() const;
 
  private:
-  void read_groups();
   void read_units();
   // `last` is the last row of each unit, -1 for none.
   void assign_units(Part& part, const std::vector<std::int64_t>& last, bool final) const;

@@ -11,6 +11,8 @@ namespace sotto::conformance {
 void run_op(const Case& c, Dtype dtype, Comparison& comparison);
 void run_layer(const Case& c, Dtype dtype, Comparison& comparison);
 void run_dp_step(const Case& c, Dtype dtype, Comparison& comparison);
+// Plays the case's ranks, as threads.
+void run_distributed(const Case& c, Dtype dtype, Comparison& comparison);
 void run_optim(const Case& c, Dtype dtype, Comparison& comparison);
 
 // Computes the number of an accountant table's row, to be compared with the row's `accept`.
