@@ -15,11 +15,14 @@
 #include "dp/clipping/clip_options.h"
 #include "dp/clipping/sum_blocks.h"
 
-namespace sotto::inline dp {
-
+namespace sotto {
 namespace nn {
 class Shards;
 }
+}  // namespace sotto
+
+namespace sotto::inline dp {
+
 struct ClipBatch;
 struct ClipGraph;
 class GroupClipper;

@@ -19,9 +19,11 @@
 #include "memory/planning/policy.h"
 #include "nn/optim/schedule.h"
 
-namespace sotto::inline dp {
-
+namespace sotto {
 class Ranks;
+}  // namespace sotto
+
+namespace sotto::inline dp {
 
 // A planned number of releases of means (MeanQuery), for the ledger's plan.
 struct PlannedMeans {

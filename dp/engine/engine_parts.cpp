@@ -14,7 +14,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/poisson_samplers.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -146,7 +146,7 @@ bool Engine::Parts::within_target() const {
 
 // Computes a physical batch forward and backward into the clipper.
 void Engine::Parts::run(const Loss& loss, PhysicalBatch batch, Clipper& to,
-                        PhaseProfiler& times) const {
+                        memory::PhaseProfiler& times) const {
   if (batch.rows.empty()) return to.add_zeros(batch.grouping.units);
   // In a batch of one row the sample axis could not be told from other axes of size 1.
   batch.pad(2);
@@ -235,7 +235,7 @@ StepReport Engine::Parts::step(const Loss& loss) {
   check_step();
   follow_bound_schedule();
   if (!batches.rows())
-    planning.choose([&](PhysicalBatch batch, Clipper& dry, PhaseProfiler& times) {
+    planning.choose([&](PhysicalBatch batch, Clipper& dry, memory::PhaseProfiler& times) {
       run(loss, std::move(batch), dry, times);
     });
   const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
@@ -359,8 +359,8 @@ void Engine::Parts::load_together(const TensorFile& file) {
 
 void Engine::Parts::load(const EngineState& state) {
   check_state(state);
-  LossScale scale = loss_scale;
-  if (options.loss_scaling.adjust != LossScaling::Adjust::never && state.loss_scale)
+  memory::LossScale scale = loss_scale;
+  if (options.loss_scaling.adjust != memory::LossScaling::Adjust::never && state.loss_scale)
     scale.resume(state.loss_scale->value, state.loss_scale->good_steps);
   const SamplerState before = sampler->state();
   sampler->load_state(state.sampler);
@@ -384,4 +384,4 @@ void Engine::Parts::load(const EngineState& state) {
   loss_scale = scale;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

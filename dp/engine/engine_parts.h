@@ -14,7 +14,7 @@
 #include "dp/engine/trained_parameters.h"
 #include "dp/engine/unit_batches.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // The parts of an engine, and its steps without the lock.
 struct Engine::Parts {
@@ -31,7 +31,7 @@ struct Engine::Parts {
   bool within_target() const;
   void check_step() const;
   void check_model();
-  void run(const Loss& loss, PhysicalBatch batch, Clipper& to, PhaseProfiler& times) const;
+  void run(const Loss& loss, PhysicalBatch batch, Clipper& to, memory::PhaseProfiler& times) const;
   void claim_run();
   void follow_bound_schedule();
   NoisyGradient release(const Loss& loss);
@@ -55,7 +55,7 @@ struct Engine::Parts {
   std::shared_ptr<const void> claim;
   std::unique_ptr<Sampler> sampler;
   Clipper clipper;
-  LossScale loss_scale;
+  memory::LossScale loss_scale;
   std::vector<double> initial_bounds;
   NoiseSchedule noise;
   std::unique_ptr<Mechanism> mechanism;
@@ -63,9 +63,9 @@ struct Engine::Parts {
   UnitBatches batches;
   MemoryPlanning planning;
   std::int64_t steps_made = 0;
-  PhaseProfiler phases;
+  memory::PhaseProfiler phases;
   TrainedParameters trained{model};
   mutable OneUser user;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -14,7 +14,7 @@
 #include "dp/sampling/sampler.h"
 #include "nn/data/tables/table_reader.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -244,4 +244,4 @@ SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Le
   return found;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -7,7 +7,7 @@
 #include "dp/ledger/ledger.h"
 #include "nn/data/tables/schema_guess.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 struct SchemaBudget {
   double epsilon = 0.1;
@@ -23,10 +23,11 @@ struct SchemaBudget {
 // Of a user's rows the first one counts. Header, number of units and the rest of the draft are
 // public.
 //
-// The notes of the result say which columns were paid for. Throws, without a release: std::invalid_argument for a draft in which no number lacks a range,
-// for a ledger that holds releases, and if the budget is too small for the number of units to see
-// an eighth of them, or its delta is not below 1 / units; SystemFailure where TableReader does.
+// The notes of the result say which columns were paid for. Throws, without a release:
+// std::invalid_argument for a draft in which no number lacks a range, for a ledger that holds
+// releases, and if the budget is too small for the number of units to see an eighth of them, or its
+// delta is not below 1 / units; SystemFailure where TableReader does.
 SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Ledger& ledger,
                            const SchemaBudget& budget);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -11,7 +11,7 @@
 #include "dp/engine/validation.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -97,7 +97,7 @@ void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptio
                                    text(adaptive->unclipped_count_stddev), adaptive->min_bound,
                                    adaptive->max_bound));
   facts.emplace_back("bound_schedule", text(options.bound_schedule, options.steps));
-  const LossScaling& scaling = options.loss_scaling;
+  const memory::LossScaling& scaling = options.loss_scaling;
   facts.emplace_back(
       "loss_scaling",
       fmt::format("{} {} {} {} {} {}", static_cast<int>(scaling.adjust), text(scaling.first),
@@ -217,4 +217,4 @@ void check_agreement(Ranks& ranks, const std::vector<Fact>& facts,
   });
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -11,7 +11,7 @@
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // A name for people, and a value as text.
 using Fact = std::pair<std::string, std::string>;
@@ -29,4 +29,4 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
 void check_agreement(Ranks& ranks, const std::vector<Fact>& facts,
                      const std::vector<std::string>& problems);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

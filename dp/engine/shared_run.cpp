@@ -4,7 +4,7 @@
 
 #include "core/ranks/on_rank_0.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 SharedRun::SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer)
     : ranks_(std::move(ranks)),
@@ -60,4 +60,4 @@ RunProgress SharedRun::tell(const RunProgress& progress) const {
   return of_rank_0;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

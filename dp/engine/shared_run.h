@@ -11,7 +11,7 @@
 #include "nn/optim/optimizer.h"
 #include "nn/optim/shards.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // What rank 0 tells of a step before it.
 struct StepOrder {
@@ -50,4 +50,4 @@ class SharedRun {
   std::shared_ptr<const nn::Shards> shards_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,7 +9,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/tables/table_schema.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::map<std::int64_t, StatisticRange> number_ranges(const TableSchema& schema) 
   return ranges;
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -9,8 +9,10 @@
 #include "nn/layers/norm_layers.h"
 
 namespace sotto {
-
 struct TableSchema;
+}
+
+namespace sotto::inline dp {
 
 struct StandardizeOptions {
   // The layer that gets means and deviations: the model's first one.
@@ -41,4 +43,4 @@ void standardize(Engine& engine, const Dataset& data, const StandardizeOptions& 
 // them; not of those that a public mean and deviation standardise already.
 std::map<std::int64_t, StatisticRange> number_ranges(const TableSchema& schema);
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -14,10 +14,13 @@
 #include "dp/ledger/ledger_contents.h"
 #include "dp/ledger/ledger_position.h"
 
+namespace sotto {
+class Ranks;
+}  // namespace sotto
+
 namespace sotto::inline dp {
 
 class OpenLedger;
-class Ranks;
 
 // A handle of one run on a ledger. Create one for each data set and give it to the Engine, or
 // record releases yourself. Copies are handles of the same run, which lasts as long as one of them.

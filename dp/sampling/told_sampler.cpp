@@ -1,6 +1,6 @@
 #include "dp/sampling/told_sampler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uint64_t number,
                        std::vector<std::int64_t> units) {
@@ -12,4 +12,4 @@ void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uin
   told_ = std::move(units);
 }
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -7,7 +7,7 @@
 
 #include "dp/sampling/sampler.h"
 
-namespace sotto {
+namespace sotto::inline dp {
 
 class ToldSampler final : public Sampler {
  public:
@@ -32,4 +32,4 @@ class ToldSampler final : public Sampler {
   std::vector<std::int64_t> told_;
 };
 
-}  // namespace sotto
+}  // namespace sotto::inline dp
