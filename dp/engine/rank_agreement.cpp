@@ -201,6 +201,8 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
   refuse(options.memory.limit != 0, "a memory limit on several ranks, which would plan apart");
   refuse(options.noise_strategy.has_value(), "a noise_strategy on several ranks");
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
+  refuse(options.rows_of_unit && options.memory.accumulation,
+         "accumulation of units of several rows on several ranks (physical_batch instead)");
   return problems;
 }
 

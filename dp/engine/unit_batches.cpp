@@ -69,11 +69,6 @@ UnitRows rows_of(const SampledBatch& batch,
   return units;
 }
 
-// The first of a rank's blocks: each rank gets as many, in the order of ranks.
-std::size_t first_block(const SumBlocks& blocks, int rank, int ranks) {
-  return blocks.ends().size() * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
-}
-
 }  // namespace
 
 void PhysicalBatch::pad(std::int64_t count) {
@@ -168,35 +163,50 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
+// Returns the rank's blocks, [first, end), of a batch whose blocks have these numbers of rows. Each
+// rank gets as many, in the order of ranks. Units of several rows are computed in physical batches
+// that do not depend on the ranks, since a unit's gradient is rounded as the largest unit of its
+// physical batch requires.
+std::pair<std::size_t, std::size_t> UnitBatches::blocks_of(
+    RankOf rank, std::span<const std::int64_t> rows) const {
+  const auto cut = [&](std::size_t pieces, int k) {
+    return pieces * static_cast<std::size_t>(k) / static_cast<std::size_t>(rank.ranks);
+  };
+  if (!options_.rows_of_unit) return {cut(rows.size(), rank.rank), cut(rows.size(), rank.rank + 1)};
+  std::vector<std::int64_t> ends = physical_batches_->ends(rows);
+  ends.insert(ends.begin(), 0);
+  const auto first = [&](int k) { return static_cast<std::size_t>(ends[cut(ends.size() - 1, k)]); };
+  return {first(rank.rank), first(rank.rank + 1)};
+}
+
 void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank) {
   const UnitRows units = rows_of(batch, options_.rows_of_unit);
   std::vector<std::int64_t> differences(units.starts.size());
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
   const SumBlocks whole(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
                         block_limits_);
-  // Physical batches consist of whole blocks. `ends` holds the begin of this rank's first block and
-  // the ends of its blocks, counted in units of the batch; `rows` the number of rows of each block.
-  const std::size_t first = first_block(whole, rank.rank, rank.ranks),
-                    end = first_block(whole, rank.rank + 1, rank.ranks);
-  std::vector<std::int64_t> ends{first == 0 ? 0 : whole.ends()[first - 1]}, rows;
-  for (std::size_t block = first; block < end; ++block) {
-    const std::int64_t begin = ends.back();
-    ends.push_back(whole.ends()[block]);
-    rows.push_back(units.starts[static_cast<std::size_t>(ends.back())] -
-                   units.starts[static_cast<std::size_t>(begin)]);
-  }
+  // Physical batches consist of whole blocks. `ends` holds 0 and the ends of the blocks, counted in
+  // units; `rows` the number of rows of each block.
+  std::vector<std::int64_t> ends = whole.ends(), rows;
+  ends.insert(ends.begin(), 0);
+  for (std::size_t k = 1; k < ends.size(); ++k)
+    rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
+                   units.starts[static_cast<std::size_t>(ends[k - 1])]);
+  const auto [first, end] = blocks_of(rank, rows);
+  const SumBlocks blocks = whole.part(first, end);
+  const std::span own_ends = std::span(ends).subspan(first, end - first + 1);
+  const std::span own_rows = std::span(rows).subspan(first, end - first);
   const auto batch_of = [&](std::int64_t from, std::int64_t to) {
     return padded_batch(units, from, to);
   };
   if (options_.prefetch_rows)
-    options_.prefetch_rows(all_rows(physical_batches_->ends(rows), ends, batch_of));
+    options_.prefetch_rows(all_rows(physical_batches_->ends(own_rows), own_ends, batch_of));
   const auto run_blocks = [&](std::int64_t from, std::int64_t to) {
-    const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
+    const auto unit = [&](std::int64_t block) { return own_ends[static_cast<std::size_t>(block)]; };
     run(batch_of(unit(from), unit(to)));
   };
-  const SumBlocks blocks = whole.part(first, end);
   clipper.begin(blocks);
-  physical_batches_->over(rows, run_blocks, [&] {
+  physical_batches_->over(own_rows, run_blocks, [&] {
     if (!clipper.broken()) return false;
     clipper.discard();
     clipper.begin(blocks);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "dp/clipping/clipper.h"
@@ -73,6 +74,8 @@ class UnitBatches {
  private:
   PhysicalBatch padded_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   std::int64_t padded_rows() const;
+  std::pair<std::size_t, std::size_t> blocks_of(RankOf rank,
+                                                std::span<const std::int64_t> rows) const;
 
   const EngineOptions& options_;
   const Sampler& sampler_;

@@ -30,6 +30,14 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
+// Units of up to five rows, some of which have none.
+constexpr std::int64_t users = 40;
+std::vector<std::int64_t> rows_of_user(std::int64_t user) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t k = 0; k < user * 7 % 4; ++k) rows.push_back(3 * user + k);
+  return rows;
+}
+
 using OptionsFor = std::function<EngineOptions(RankTraining&)>;
 
 // The options of a sampling with small physical batches, so that a batch has several blocks.
@@ -53,7 +61,8 @@ Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = 
     const auto create = [&] { return Ledger::create(place.path(), header); };
     if (ranks > 0) options.ranks = own;
     Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, create) : create();
-    Engine engine(training.model, *training.optimizer, population, ledger, options);
+    const std::int64_t units = options.rows_of_unit ? users : population;
+    Engine engine(training.model, *training.optimizer, units, ledger, options);
     make_steps(training, engine);
     if (own->rank() != 0) return;
     ledger.settle();
@@ -95,6 +104,78 @@ TEST_CASE("every sampling is the same on several ranks") {
     check_every_number_of_ranks([&](RankTraining&) { return small_batches(sampling); },
                                 header_for(sampling), {3});
   }
+}
+
+TEST_CASE("every clipping rule and every group is the same on several ranks") {
+  for (const ClipRule::Kind kind :
+       {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::normalize,
+        ClipRule::Kind::auto_s, ClipRule::Kind::psac}) {
+    for (const bool layers : {false, true}) {
+      CAPTURE(kind, layers);
+      check_every_number_of_ranks(
+          [&](RankTraining& training) {
+            EngineOptions options = small_batches();
+            options.steps = 3;
+            options.clipping.rule = {.kind = kind};
+            if (layers) options.groups = layer_groups(training.model.named_parameters(), 0.7);
+            return options;
+          },
+          {}, {3});
+    }
+  }
+}
+
+TEST_CASE("bounds, noise and loss scales that move are the same on several ranks") {
+  const auto adaptive = [](RankTraining& training) {
+    EngineOptions options = small_batches();
+    options.groups = layer_groups(training.model.named_parameters(), 0.7);
+    options.adaptive_clipping = {.quantile = 0.4};
+    options.loss_scaling = {.adjust = LossScaling::Adjust::on_release, .first = 4};
+    options.memory.precision = Dtype::f16;
+    return options;
+  };
+  check_every_number_of_ranks(adaptive, {}, {2, 4});
+  const auto scheduled = [](RankTraining&) {
+    EngineOptions options = small_batches();
+    options.bound_schedule = nn::Schedule::exponential(0.9);
+    options.noise_schedule = nn::Schedule::exponential(0.95);
+    options.passes = ClipPasses::two;
+    return options;
+  };
+  check_every_number_of_ranks(scheduled, {}, {3});
+}
+
+TEST_CASE("a target epsilon is met by the same steps on several ranks") {
+  const auto target = [](RankTraining&) {
+    EngineOptions options = small_batches();
+    options.noise_multiplier.reset();
+    options.target_epsilon = 3;
+    return options;
+  };
+  check_every_number_of_ranks(target, {}, {3});
+}
+
+TEST_CASE("units of several rows and of none are the same on several ranks") {
+  for (const bool mean : {false, true}) {
+    const auto of_users = [&](RankTraining&) {
+      EngineOptions options = small_batches();
+      options.logical_batch = 12;
+      options.rows_of_unit = rows_of_user;
+      options.mean_of_rows = mean;
+      return options;
+    };
+    check_every_number_of_ranks(of_users, {}, {2, 7});
+  }
+}
+
+TEST_CASE("more ranks than units, empty batches and more ranks than elements are no exception") {
+  check_every_number_of_ranks(
+      [](RankTraining&) {
+        EngineOptions options = small_batches();
+        options.logical_batch = 0.7;
+        return options;
+      },
+      {}, {5, 12});
 }
 
 }  // namespace
