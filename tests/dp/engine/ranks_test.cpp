@@ -130,7 +130,7 @@ TEST_CASE("bounds, noise and loss scales that move are the same on several ranks
     EngineOptions options = small_batches();
     options.groups = layer_groups(training.model.named_parameters(), 0.7);
     options.adaptive_clipping = {.quantile = 0.4};
-    options.loss_scaling = {.adjust = LossScaling::Adjust::on_release, .first = 4};
+    options.loss_scaling = {.adjust = memory::LossScaling::Adjust::on_release, .first = 4};
     options.memory.precision = Dtype::f16;
     return options;
   };
