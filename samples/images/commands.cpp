@@ -1,6 +1,7 @@
 #include "samples/images/commands.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -44,8 +45,9 @@ void write_shapes(const std::string& folder, const ShapeOptions& options, std::i
       const auto label = static_cast<std::size_t>(part.targets.at({k}));
       const std::string path =
           fmt::format("{}/{}/{}.png", folder, classes[label], first + begin + k);
-      write_file_atomically(path,
-                            [&](FileWriter& writer) { writer.write(encode_png(part.inputs[k])); });
+      std::ofstream file(path, std::ios::binary);
+      file << encode_png(part.inputs[k]) << std::flush;
+      if (!file) throw SystemFailure(fmt::format("--out: {}: cannot be written", path));
     }
   }
 }
