@@ -16,6 +16,7 @@ import compare_peers
 import gpu_results
 import pages
 import products
+import reading
 import scaling
 
 
@@ -23,6 +24,13 @@ def growing(power, sizes=(1, 2, 4, 8, 16, 32), factor=3.0):
     """Cases whose ordinary side is linear, and whose private side grows with a power."""
     return [{"size": size, "ordinary": {"time": factor * size, "memory": factor * size},
              "private": {"time": factor * size ** power, "memory": factor * size}} for size in sizes]
+
+
+class Reading(unittest.TestCase):
+    def test_both_sides_stand_side_by_side_where_both_were_measured(self):
+        amounts = {"records": ("CSV", 60.0, "MB/s"), "png": ("PNG", 400, "/s"), "jpeg": ("JPEG", 400, "/s")}
+        lines = reading.table({"records": 0.5, "png": 0.2}, {"png": 0.4, "jpeg": 1.0}, amounts).splitlines()
+        self.assertEqual(["| CSV | 120 MB/s | - | - |", "| PNG | 2000 /s | 1000 /s | 2.00 |"], lines[2:])
 
 
 class OnGpus(unittest.TestCase):
