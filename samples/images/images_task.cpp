@@ -176,7 +176,8 @@ samples::Data ImagesTask::load(const Settings& s) {
         "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
   class_names_ = names;
   network_.classes = std::ssize(classes_);
-  shown_ = tests_on_private_data() ? Dataset{} : first_pictures(data.test);
+  const bool measured_on_private = tests_on_private_data() || s.validation > 0;
+  shown_ = measured_on_private ? Dataset{} : first_pictures(data.test);
   replace_by_inputs(data, network_, cache_);
   return data;
 }

@@ -63,6 +63,11 @@ std::string (*measure_label(const TrainingReport& report))(double) {
   return report.measure_in_percent ? percent : number;
 }
 
+// "Test accuracy".
+std::string measure_name(const TrainingReport& report) {
+  return (report.held_out == "validation" ? "Validation " : "Test ") + report.measure;
+}
+
 struct Card {
   std::string name;
   std::string value;
@@ -82,7 +87,7 @@ std::string card(const Card& shown) {
 std::string headline(const TrainingReport& report) {
   const std::int64_t steps = report.points.empty() ? 0 : report.points.back().step;
   std::string html = "<div class=\"cards\">\n";
-  html += card({"Test " + report.measure, measure_label(report)(report.test_measure),
+  html += card({measure_name(report), measure_label(report)(report.test_measure),
                 report.measured_on_private_data ? "on private data" : "on held-out data",
                 measure_is_private(report)});
   if (report.privacy) {
@@ -122,7 +127,7 @@ std::string panel(const TrainingReport& report, const std::string& heading, bool
 std::string training(const TrainingReport& report) {
   using Point = TrainingReport::Point;
   std::string html =
-      panel(report, "Test " + report.measure, measure_is_private(report), &Point::measure,
+      panel(report, measure_name(report), measure_is_private(report), &Point::measure,
             {.name = report.measure, .label = measure_label(report)});
   if (report.privacy) {
     html += panel(report, "Privacy spent, ε", true, &Point::epsilon,
@@ -165,7 +170,7 @@ std::string results(const TrainingReport& report) {
     html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(value));
   html += "</table>\n";
   if (report.confusion) html += confusion_table(*report.confusion);
-  return section("Results on the test data", measure_is_private(report), html);
+  return section("Results on the " + report.held_out + " data", measure_is_private(report), html);
 }
 
 std::string wrong_pictures(const TrainingReport& report) {
@@ -320,7 +325,7 @@ std::vector<std::string> not_private_numbers(const TrainingReport& report) {
   numbers.push_back("Time and memory: they grow with the number of samples drawn");
   if (report.measured_on_private_data &&
       (std::isfinite(report.test_measure) || any_measured(report, &Point::measure))) {
-    numbers.push_back("Test " + report.measure + ": it is measured on private data");
+    numbers.push_back(measure_name(report) + ": it is measured on private data");
   }
   numbers.insert(numbers.end(), report.not_private.begin(), report.not_private.end());
   return numbers;

@@ -78,6 +78,7 @@ struct TrainingReport {
   std::vector<std::string> not_private;
   // The name of the measure, such as "accuracy", and whether it is a fraction, shown in percent.
   std::string measure = "accuracy";
+  std::string held_out = "test";  // the data that it is measured on: "test" or "validation"
   bool measure_in_percent = true;
   double test_measure = unmeasured;
   double epochs = 0;

@@ -94,6 +94,10 @@ class Reading {
 void Reading::add_data() {
   line_.group("Data");
   task_.add_data_options(line_, options_.settings);
+  line_.option("--validation", options_.settings.validation,
+               "measure on this part of the training data instead of the test data, to choose "
+               "settings by: NOT PRIVATE",
+               "X");
 }
 
 void Reading::add_privacy() {

@@ -93,7 +93,8 @@ std::string Progress::line(const State& state) const {
   std::string text = fmt::format("epoch {:.2f}/{}  step {}/{}", done * plan_.epochs,
                                  epochs_text(plan_.epochs), state.step, plan_.steps);
   if (state.measure)
-    text += fmt::format("  test {} {}", plan_.measure.name, text_of(plan_.measure, *state.measure));
+    text += fmt::format("  {} {} {}", plan_.held_out, plan_.measure.name,
+                        text_of(plan_.measure, *state.measure));
   text += state.epsilon ? fmt::format("  ε = {}", epsilon_text(*state.epsilon, digits_of_epsilon))
                         : "  no privacy";
   return text + fmt::format("  {:.0f} samples/s  {}", rate * plan_.batch,

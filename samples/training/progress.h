@@ -26,6 +26,7 @@ class Progress {
     double epochs = 1;
     double batch = 1;  // expected units in a step, a public number
     Measure measure = {};
+    const char* held_out = "test";  // the data that it is measured on
     bool quiet = false;
   };
   struct State {

@@ -93,6 +93,7 @@ class Session {
             .epochs = epochs_of(s, steps),
             .batch = s.batch,
             .measure = trainer_.task().measure(),
+            .held_out = held_out(s),
             .quiet = options_.quiet};
   }
   Progress::State state() {
@@ -139,7 +140,7 @@ class Session {
 void Session::introduce() const {
   if (options_.quiet) return;
   const Settings& s = trainer_.settings();
-  print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
+  print("{} training and {} {} samples, {}\n", s.train_size, s.test_size, held_out(s),
         printable(trainer_.task().data_text()));
   if (!options_.preset.empty()) print("preset {}\n", options_.preset);
   if (const Engine* const engine = trainer_.engine()) {
@@ -236,8 +237,8 @@ void Session::compare() {
   const std::optional<double> ordinary = ordinary_measure(task_, trainer_.settings(), data_, stop);
   if (!ordinary) return;
   const Measure measure = task_.measure();
-  print("without privacy: test {} {}, which is NOT PRIVATE\n", measure.name,
-        text_of(measure, *ordinary));
+  print("without privacy: {} {} {}, which is NOT PRIVATE\n", held_out(trainer_.settings()),
+        measure.name, text_of(measure, *ordinary));
 }
 
 void Session::write_reports(const Outcome& outcome) {
@@ -271,6 +272,14 @@ void check_population(const std::string& ledger, std::int64_t units) {
         ledger, counted.value_or(0), units);
 }
 
+Data validation_of(const Data& data, const Settings& settings) {
+  auto [train, validation] = data.train.split(1 - settings.validation, settings.seed);
+  check(train.size() > 0 && validation.size() > 0,
+        "--validation: {} of {} units leaves {} training and {} validation samples",
+        settings.validation, data.train.unit_count(), train.size(), validation.size());
+  return {.train = std::move(train), .test = std::move(validation)};
+}
+
 }  // namespace
 
 Data prepare(Task& task, Options& options) {
@@ -278,6 +287,7 @@ Data prepare(Task& task, Options& options) {
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
   Settings& settings = options.settings;
   Data data = loaded("--train-size, --test-size", [&] { return task.load(settings); });
+  if (settings.validation > 0) data = validation_of(data, settings);
   const std::int64_t units = data.train.unit_count();
   check(units > 1 || data.train.size() == 1,
         "--data: all {} samples belong to one unit, whose model would be noise", data.train.size());

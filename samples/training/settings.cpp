@@ -71,6 +71,10 @@ void validate_optimizer(const Settings& s) {
 
 }  // namespace
 
+const char* held_out(const Settings& settings) {
+  return settings.validation > 0 ? "validation" : "test";
+}
+
 json to_json(const Settings& settings) {
   json object = json::object();
   visit_settings(settings, [&](const char* name, const auto& value, OnResume) {
@@ -108,6 +112,8 @@ void validate(const Settings& s) {
           "a number of samples");
   require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch-size", s.batch,
           fmt::format("above 0 and at most the {} training samples", s.train_size));
+  require(s.validation >= 0 && s.validation < 1, "--validation", s.validation,
+          "at least 0 and below 1");
   check_memory(s.memory);
   require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");

@@ -43,6 +43,9 @@ struct Settings {
   std::string unit = LedgerHeader{}.unit;  // the privacy unit, in words
   std::int64_t train_size = 60'000;        // units of the training data
   std::int64_t test_size = 10'000;         // samples of the test data
+  // The fraction of the training units that take the place of the test data, to choose settings by;
+  // 0: none.
+  double validation = 0;
 
   Device device = cpu;   // device of the model
   bool capture = false;  // replay forward and backward as CUDA graphs, if possible
@@ -87,7 +90,11 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("unit", settings.unit, must_agree);
   visit("train size", settings.train_size, must_agree);
   visit("test size", settings.test_size, may_change);
+  visit("validation", settings.validation, must_agree);
 }
+
+// "test", or "validation": the data that results are measured on.
+const char* held_out(const Settings& settings);
 
 // A JSON object with the names above, null for unset. Reading leaves a setting without an entry,
 // which the version that wrote the file did not have, at its default; it throws

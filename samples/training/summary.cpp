@@ -100,13 +100,14 @@ std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
                             delta_text(trainer.settings().delta))
               : "(no privacy)";
   const Measure measure = trainer.task().measure();
-  return fmt::format("test {} {}   {}   {} epochs in {}", measure.name,
+  return fmt::format("{} {} {}   {}   {} epochs in {}", held_out(trainer.settings()), measure.name,
                      text_of(measure, outcome.measure), privacy, epochs_text(outcome.epochs),
                      seconds_text(outcome.seconds));
 }
 
 TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics) {
   TrainingReport report;
+  const Settings& settings = trainer.settings();
   report.title = trainer.task().title();
   report.measure = trainer.task().measure().name;
   report.measure_in_percent = trainer.task().measure().percent;
@@ -119,7 +120,9 @@ TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Stati
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }
-  report.measured_on_private_data = trainer.task().tests_on_private_data();
+  report.held_out = held_out(settings);
+  report.measured_on_private_data =
+      trainer.task().tests_on_private_data() || settings.validation > 0;
   report.test_measure = outcome.measure;
   report.epochs = outcome.epochs;
   report.seconds = outcome.seconds;

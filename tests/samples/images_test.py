@@ -94,14 +94,29 @@ class Training(InFolder):
         shown = {}
         for name, data in (("drawn", ["--train-size", "50", "--test-size", "60"]),
                            ("part of the data", ["--data", self.pictures()]),
+                           ("validation", ["--train-size", "50", "--validation", "0.4"]),
                            ("given", ["--data", self.pictures(each=3), "--test", self.path("photos")])):
             facts = self.facts(*data, *fast)
             with open(page, encoding="utf-8") as file:
                 shown[name] = file.read().count("<img ")
             self.assertEqual(shown[name], len(facts["wrong_pictures"]))
             wrong = round((1 - facts["test_accuracy"]) * sum(facts["confusion"]["counts"]))
-            self.assertEqual(0 if name == "part of the data" else min(24, wrong), shown[name])
+            self.assertEqual(0 if name in ("part of the data", "validation") else min(24, wrong), shown[name])
         self.assertGreater(shown["drawn"], 0)
+
+    def test_a_part_of_the_training_data_takes_the_place_of_the_test_data(self):
+        common = ["--size", str(SIDE), "--train-size", "100", "--no-privacy", "--epochs", "2",
+                  "--batch-size", "10"]
+        out = self.train(*common, "--validation", "0.3")
+        self.assertIn("70 training and 30 validation samples", out)
+        self.assertRegex(out.splitlines()[-1], "^validation accuracy")
+        tests = [self.facts(*common, "--validation", "0.3", *more)
+                 for more in ([], ["--test-size", "7"], ["--seed", "5"])]
+        for facts in tests:
+            self.assertEqual((30, True), (sum(facts["confusion"]["counts"]),
+                                          facts["measured_on_private_data"]))
+        for wrong, why in (("1", "below 1"), ("-0.1", "at least 0"), ("nan", ""), ("0.001", "100 training and 0 validation")):
+            self.refused("--validation: .*" + why, "train", *common, "--validation", wrong)
 
     def test_drawn_shapes_are_written_as_files_to_train_on(self):
         out = self.path("shapes")

@@ -29,6 +29,7 @@ class WrongArguments(Case):
             ("--noise-multiplier", ["--noise-multiplier", "-1"]),
             ("--noise-multiplier", ["--epsilon", "1", "--noise-multiplier", "1"]),
             ("--delta", ["--delta", "1"]),
+            ("--validation", ["--validation", "1"]),
             ("--delta", ["--delta", "0"]),
             ("--steps", ["--steps", "0"]),
             ("--steps", ["--steps", "3", "--epochs", "2"]),
