@@ -32,6 +32,7 @@ class Storage {
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  bool in_block() const { return block_ != nullptr; }
 
  private:
   std::size_t bytes_;
@@ -99,6 +100,8 @@ class Tensor {
   MemoryLabel memory_label() const;
   void relabel(const MemoryLabel& label) const;
   void relabel(MemoryKind kind) const;  // keeps the rest of the label
+  // True for elements in a block of from_block().
+  bool in_block() const { return storage_ && storage_->in_block(); }
   // True if no other tensor shares the storage, so that it may be overwritten.
   bool sole() const { return storage_.use_count() == 1; }
   // Shape, strides and type without storage: defined() is false.

@@ -60,4 +60,12 @@ std::shared_ptr<void> UnnamedFile::map() const {
   return {address, [bytes = size_](void* mapped) { ::munmap(mapped, bytes); }};
 }
 
+void read_ahead(std::span<const std::byte> bytes) {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = begin / page * page;
+  // A hint: whatever goes wrong shows when the bytes are used.
+  ::madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first, MADV_WILLNEED);
+}
+
 }  // namespace sotto

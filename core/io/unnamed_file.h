@@ -31,4 +31,7 @@ class UnnamedFile {
   std::size_t size_ = 0;
 };
 
+// Asks the system to read the pages of mapped bytes from the disk, and does not wait for them.
+void read_ahead(std::span<const std::byte> bytes);
+
 }  // namespace sotto

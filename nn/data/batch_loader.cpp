@@ -138,20 +138,71 @@ Dataset BatchLoader::Prefetcher::batch(std::span<const std::int64_t> rows) {
   return batch;
 }
 
-BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
+class BatchLoader::Producer {
+ public:
+  Producer(BatchSource source, Device device) : source_(std::move(source)), device_(device) {}
+  void announce(AnnouncedRows announced) { announced_ = std::move(announced); }
+  Dataset batch(std::span<const std::int64_t> rows);
+  std::int64_t hits() const { return hits_; }
+
+ private:
+  Dataset made(std::span<const std::int64_t> rows) const;
+
+  BatchSource source_;
+  Device device_;
+  AnnouncedRows announced_;
+  std::vector<std::int64_t> rows_;  // of next_
+  std::int64_t hits_ = 0;
+  std::future<Dataset> next_;  // the last member: it ends before what it reads
+};
+
+Dataset BatchLoader::Producer::made(std::span<const std::int64_t> rows) const {
+  Dataset batch = source_(rows);
+  check(batch.size() == std::ssize(rows), "BatchLoader: the source made {} samples for {} rows",
+        batch.size(), rows.size());
+  return batch;
+}
+
+Dataset BatchLoader::Producer::batch(std::span<const std::int64_t> rows) {
+  const bool hit = next_.valid() && rows_.size() >= rows.size() &&
+                   std::equal(rows.begin(), rows.end(), rows_.begin());
+  if (hit) ++hits_;
+  std::future<Dataset> ahead = std::move(next_);
+  if (!hit && ahead.valid()) ahead.wait();
+  const Dataset batch = hit ? ahead.get().slice(0, std::ssize(rows)) : made(rows);
+  if (const auto next = announced_.expected_after(rows); !next.empty()) {
+    rows_.assign(next.begin(), next.end());
+    next_ = std::async(std::launch::async, [this] { return made(rows_); });
+  }
+  Dataset there = batch.map([&](const Tensor& x) { return x.to(device_); });
+  there.units = batch.units;
+  return there;
+}
+
+BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(&data) {
   if (device != cpu) prefetcher_ = std::make_unique<Prefetcher>(data, device);
 }
+
+BatchLoader::BatchLoader(BatchSource source, Device device)
+    : producer_(std::make_unique<Producer>(std::move(source), device)) {}
 
 BatchLoader::~BatchLoader() = default;
 
 void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
+  if (producer_) return producer_->announce({rows, then});
   if (prefetcher_) prefetcher_->announce({rows, then});
+  data_->read_ahead(rows);
+  data_->read_ahead(then);
 }
 
 Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
-  return prefetcher_ ? prefetcher_->batch(rows) : data_.batch(rows);
+  if (producer_) return producer_->batch(rows);
+  return prefetcher_ ? prefetcher_->batch(rows) : data_->batch(rows);
 }
 
-std::int64_t BatchLoader::hits() const { return prefetcher_ ? prefetcher_->hits() : 0; }
+std::int64_t BatchLoader::hits() const {
+  if (producer_) return producer_->hits();
+  return prefetcher_ ? prefetcher_->hits() : 0;
+}
 
 }  // namespace sotto

@@ -1,7 +1,8 @@
-// Batches of a data set for a model on any device, prefetched for GPUs: while one batch is
-// computed, a thread gathers the next into pinned memory and copies it to the GPU at the same time.
+// Batches for a model on any device, prefetched: while one batch is computed, the next is read from
+// a mapped file, gathered and copied to a GPU, or made by a source, such as a decoder of files.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -9,8 +10,12 @@
 
 namespace sotto {
 
-// Serves the batches of one training loop, in order, to one thread. On the CPU nothing is
-// prefetched: prefetching would use the cores that compute.
+// Returns the samples of these rows, in their order, on the CPU. Calls do not overlap, but come
+// from other threads.
+using BatchSource = std::function<Dataset(std::span<const std::int64_t> rows)>;
+
+// Serves the batches of one training loop, in order, to one thread. Of data in memory nothing is
+// prefetched for the CPU: that would use the cores that compute.
 //
 //   BatchLoader loader(data, device);
 //   loader.prefetch(rows);
@@ -20,6 +25,8 @@ class BatchLoader {
   // The data must outlive the loader. Throws std::invalid_argument, with the reason, when the
   // device cannot be used.
   BatchLoader(const Dataset& data, Device device);
+  // Batches of a source, which a thread calls for the next batch while one is computed.
+  BatchLoader(BatchSource source, Device device);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
   ~BatchLoader();
@@ -27,18 +34,21 @@ class BatchLoader {
   // Announces the rows that batch() will be asked for from now on, in this order and in physical
   // batches, and optionally the rows after them. The announcement affects speed only.
   void prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
-  // Returns Dataset::batch(rows) on the device. If the rows begin or continue those announced, the
-  // next ones are prefetched, as many as in the largest physical batch so far, if there is memory.
-  // Throws the errors of Dataset::batch(), and OutOfMemory.
+  // Returns Dataset::batch(rows), or what the source makes of them, on the device. If the rows
+  // begin or continue those announced, the next ones are prefetched, as many as in the largest
+  // physical batch so far, if there is memory. Throws the errors of Dataset::batch() and of the
+  // source, and OutOfMemory.
   Dataset batch(std::span<const std::int64_t> rows);
-  // The number of batches that had been prefetched.
+  // The number of batches that had been prefetched: gathered for a GPU, or made by a source.
   std::int64_t hits() const;
 
  private:
   class Prefetcher;
+  class Producer;
 
-  const Dataset& data_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // null on the CPU
+  const Dataset* data_ = nullptr;           // null with a source
+  std::unique_ptr<Prefetcher> prefetcher_;  // of data for a GPU
+  std::unique_ptr<Producer> producer_;      // of a source's batches
 };
 
 }  // namespace sotto

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/io/unnamed_file.h"
 #include "core/join.h"
 #include "core/random/philox.h"
 #include "core/threads/parallel.h"
@@ -110,6 +111,20 @@ void Dataset::check_rows(std::span<const std::int64_t> rows) const {
   for (const std::int64_t row : rows) {
     check(row >= 0 && row < n, "batch: row {} of {} samples", row, n);
   }
+}
+
+void Dataset::read_ahead(std::span<const std::int64_t> rows) const {
+  const std::int64_t n = size();
+  map([&](const Tensor& x) {
+    const std::size_t bytes = sample_bytes(x);
+    if (!x.in_block() || bytes == 0) return x;
+    const auto* const from = x.view().as<const std::byte>();
+    for (const std::int64_t row : rows) {
+      if (row >= 0 && row < n)
+        sotto::read_ahead({from + static_cast<std::size_t>(row) * bytes, bytes});
+    }
+    return x;
+  });
 }
 
 Dataset Dataset::batch(std::span<const std::int64_t> rows) const {

@@ -34,6 +34,27 @@ Tensor read_images(std::span<const std::string> paths, const ImageOptions& optio
   return images;
 }
 
+Dataset ImageFiles::batch(std::span<const std::int64_t> rows) const {
+  std::vector<std::string> chosen;
+  std::vector<std::int64_t> labels;
+  for (const std::int64_t row : rows) {
+    check(row >= 0 && row < std::ssize(paths), "batch: row {} of {} pictures", row, paths.size());
+    chosen.push_back(paths[static_cast<std::size_t>(row)]);
+    labels.push_back(targets.data<std::int64_t>()[row]);
+  }
+  return {.inputs = read_images(chosen, options),
+          .targets = Tensor::from(labels, {std::ssize(labels)})};
+}
+
+ImageFiles list_image_folder(const std::string& folder, const ImageOptions& options,
+                             const std::vector<std::string>& classes) {
+  ClassFiles files = list_class_files(folder, classes, /*text=*/false);
+  return {.paths = std::move(files.paths),
+          .targets = Tensor::from(files.labels, {std::ssize(files.labels)}),
+          .classes = std::move(files.classes),
+          .options = options};
+}
+
 ImageFolder read_image_folder(const std::string& folder, const ImageOptions& options,
                               const std::vector<std::string>& classes) {
   ClassFiles files = list_class_files(folder, classes, /*text=*/false);

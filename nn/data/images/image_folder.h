@@ -39,4 +39,23 @@ struct ImageFolder {
 ImageFolder read_image_folder(const std::string& folder, const ImageOptions& options = {},
                               const std::vector<std::string>& classes = {});
 
+// The pictures of a folder that memory does not hold, decoded when they are asked for:
+//
+//   const ImageFiles files = list_image_folder("pets");
+//   BatchLoader loader([&](auto rows) { return files.batch(rows); }, device);
+struct ImageFiles {
+  std::vector<std::string> paths = {};
+  Tensor targets = {};                    // [n] i64
+  std::vector<std::string> classes = {};  // by number
+  ImageOptions options = {};
+
+  // Reads these pictures on all threads. Throws as read_images, and std::invalid_argument for a
+  // number outside [0, n).
+  Dataset batch(std::span<const std::int64_t> rows) const;
+};
+
+// Lists the pictures that read_image_folder() would read. Throws as it does for the folder.
+ImageFiles list_image_folder(const std::string& folder, const ImageOptions& options = {},
+                             const std::vector<std::string>& classes = {});
+
 }  // namespace sotto

@@ -9,6 +9,7 @@
 #include "tests/support/catch.h"
 
 #include "core/error.h"
+#include "nn/data/batch_loader.h"
 #include "tests/support/picture_files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
@@ -62,6 +63,27 @@ TEST_CASE("classes that are given decide the numbers") {
         read_image_folder(folder.path(), small, {"a", "c"});
       },
       "b is not among the 2 classes given"));
+}
+
+TEST_CASE("pictures decoded when they are asked for are those of the whole folder") {
+  const TemporaryFolder folder;
+  for (int k = 0; k < 12; ++k)
+    folder.write(fmt::format("{}/{}.png", k % 3, k), flat(static_cast<std::uint8_t>(20 * k)));
+  const ImageFolder read = read_image_folder(folder.path(), small);
+  const ImageFiles files = list_image_folder(folder.path(), small);
+  CHECK(files.paths == read.paths);
+  CHECK(files.classes == read.classes);
+  BatchLoader loader([&](auto rows) { return files.batch(rows); }, cpu);
+  const std::vector<std::int64_t> rows{11, 0, 5, 5, 7, 2};
+  loader.prefetch(rows);
+  for (std::size_t k = 0; k < rows.size(); k += 2) {
+    const auto part = std::span(rows).subspan(k, 2);
+    const Dataset batch = loader.batch(part), expected = read.data.batch(part);
+    CHECK(batch.inputs.to_vector<float>() == expected.inputs.to_vector<float>());
+    CHECK(batch.targets.to_vector<std::int64_t>() == expected.targets.to_vector<std::int64_t>());
+  }
+  CHECK(loader.hits() == 2);
+  CHECK(throws([&] { files.batch(std::vector<std::int64_t>{12}); }, "row 12 of 12 pictures"));
 }
 
 TEST_CASE("pictures decoded together are those decoded alone") {
