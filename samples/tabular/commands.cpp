@@ -1,5 +1,6 @@
 #include "samples/tabular/commands.h"
 
+#include <cmath>
 #include <filesystem>
 #include <optional>
 
@@ -38,6 +39,10 @@ void check_request(const SchemaRequest& request) {
   samples::check_writable("--ledger", request.ledger);
   samples::check_distinct({request.out, request.ledger});
   const bool paid = request.epsilon.has_value();
+  samples::require(!paid || (std::isfinite(*request.epsilon) && *request.epsilon > 0),
+                   "--schema-epsilon", request.epsilon.value_or(0), "a positive number");
+  samples::require(request.delta > 0 && request.delta < 1, "--delta", request.delta,
+                   "between 0 and 1");
   check(paid == !request.draft.empty() && paid == !request.ledger.empty(),
         "--schema, --schema-epsilon, --ledger: give all three to pay for ranges, or none");
   check(request.out.empty() || paid || request.made_public,
@@ -148,6 +153,7 @@ int schema(int argc, const char* const* argv) {
   for (const char* option : {"--label", "--user", "--i-made-this-public"})
     line.conflict(option, "--schema-epsilon");
   if (!line.parse(argc, argv)) return 0;
+  check(request.epsilon || !line.given("--delta"), "--delta: needs --schema-epsilon");
   check_request(request);
   const std::string text = request.epsilon ? paid_for(request) : guessed(request);
   if (request.out.empty()) {

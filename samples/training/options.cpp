@@ -232,6 +232,8 @@ void check_unused(const Options& options) {
 
 void check_continued_ledger(const Options& options) {
   if (options.ledger.empty()) return;
+  std::error_code none;
+  check(std::filesystem::exists(options.ledger, none), "--ledger: there is no {}", options.ledger);
   const LedgerHeader header =
       parse_ledger(read_file(options.ledger), options.ledger).contents.header;
   const LedgerHeader ours = header_of(options.settings);

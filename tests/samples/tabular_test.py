@@ -293,13 +293,15 @@ class PaidSchemas(InFolder):
         self.refused("--ledger: .* counts 1200 units and the training data have 960", *common, self.ledger)
         other = self.write("other.ledger", "")
         self.refused("other.ledger", *common, other)
+        self.refused("--ledger: there is no ", *common, self.path("none.ledger"))
         self.refused("--ledger: .*one value of who, .*one training example", "train", "--epsilon", "2", "--ledger",
                      self.ledger)
         self.assertEqual(2, charged(self.ledger))
 
     def test_nothing_is_spent_for_what_cannot_be_paid_for(self):
         self.refused("the budget is too small", *self.pay(epsilon="0.001"))
-        self.refused("--schema-epsilon|epsilon", *self.pay(epsilon="-1"))
+        self.refused("--schema-epsilon: -1", *self.pay(epsilon="-1"))
+        self.refused("--delta: needs --schema-epsilon", "schema", "--data", self.data, "--delta", "0.1")
         self.refused("give all three", *self.pay()[:5])
         self.refused("give all three", "schema", "--data", self.data, "--schema-epsilon", "1")
         self.refused("no number lacks a range", "schema", "--data", self.data, "--schema", self.schema(),
