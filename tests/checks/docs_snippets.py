@@ -5,6 +5,7 @@ A block's language, and a comment on the line before it, say what is done with i
 error, and so is an indented one in README.md, tutorials and how-tos.
 
   cpp with `int main() {`       a program: compiled and run
+  <!-- build --> cpp            a program: compiled, and not run, as its data are not here
   <!-- compile --> cpp          statements: compiled as a function, with the names of docs_prelude.h
   <!-- declare --> cpp          declarations: compiled outside of functions, with the same names
   <!-- quote FILE MARK --> cpp  compiled elsewhere: what stands in FILE between two lines "// MARK"; without MARK all of it
@@ -52,7 +53,7 @@ class Block:
         return f"{self.page}:{self.line}"
 
     def is_program(self):
-        return self.language == "cpp" and "int main() {" in self.text and not self.mark
+        return self.language == "cpp" and "int main() {" in self.text and self.mark in ("", "build")
 
     def problem(self):
         if self.language not in MARKS:
@@ -233,7 +234,7 @@ class Runner:
 
     def problems(self, block, number):
         """What is wrong with a block; number is a program's."""
-        if block.is_program():
+        if block.is_program() and not block.mark:
             return self.run([self.programs, str(number)])
         if block.mark == "run":
             return self.run(["sh", "-euc", block.text])

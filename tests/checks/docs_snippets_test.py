@@ -67,6 +67,15 @@ class Snippets(unittest.TestCase):
         self.assertIn("#include <cstdio>\n", source.split("namespace")[0])
         self.assertIn("#line 2 \"p.md\"\n\n\nint run() {\n  std::puts(\"one\");\n  return 0;\n}\n", source)
 
+    def test_programs_to_build_are_compiled_and_not_run(self):
+        text = f"<!-- build -->\n```cpp\n{PROGRAM}```\n"
+        self.assertTrue(docs_snippets.blocks("p.md", text)[0].is_program())
+        self.program("tool", "exit 1")
+        self.assertEqual(self.run_page(text), [])
+        self.assertEqual(len(self.run_page(f"```cpp\n{PROGRAM}```\n")), 1)
+        self.page("<!-- build -->\n```cpp\nint x;\n```\n")
+        self.assertEqual(len(docs_snippets.check(self.root)), 1)
+
     def test_outputs_are_compared(self):
         shown = docs_snippets.printed_as
         self.assertTrue(shown("a\nb …\n", "a\nb 12\n") and shown("...\nb 12\n", "x\ny\nb 12\n") and shown("a\n...\n", "a\n"))
