@@ -77,6 +77,17 @@ TEST_CASE("a source's batches are made ahead on a thread, in physical batches of
   CHECK(source.thread != std::this_thread::get_id());
 }
 
+TEST_CASE("a batch that was not announced is not taken for one made ahead") {
+  Source source;
+  BatchLoader loader([&](auto rows) { return source(rows); }, cpu);
+  loader.prefetch(between(0, 6));
+  CHECK(is(loader.batch(between(0, 3)), between(0, 3)));
+  CHECK(is(loader.batch(Rows{7, 4}), {7, 4}));
+  CHECK(loader.hits() == 0);
+  CHECK(is(loader.batch(between(3, 6)), between(3, 6)));
+  CHECK_FALSE(source.overlapped);
+}
+
 TEST_CASE("a source's failure shows where its rows are asked for") {
   Source source;
   BatchLoader loader([&](auto rows) { return source(rows); }, cpu);
