@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 
-LAYERS = ("core", "kernels", "autograd", "nn", "memory", "dp")
+LAYERS = ("core", "kernels", "autograd", "nn", "memory", "multilevel", "dp")
 OURS = r"(?:(?:" + "|".join(LAYERS) + r")/[^\">]+|sotto\.h)"
 INCLUDE = re.compile(r'^(\s*#\s*include\s*)"(' + OURS + ')"', re.M)
 USED = re.compile(r"^\s*#\s*include\s*<sotto/(" + OURS + ")>", re.M)

@@ -17,6 +17,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/planning/planner.h"
 #include "memory/profiling/phase_profiler.h"
+#include "multilevel/levels.h"
 #include "nn/data/batch_loader.h"
 #include "nn/data/dataset.h"
 #include "nn/data/digits.h"

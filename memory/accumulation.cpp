@@ -77,21 +77,26 @@ std::optional<std::int64_t> Accumulation::physical_batch() const {
   return parts_->rows();
 }
 
+TapeOptions Accumulation::part_of(const TapeOptions& options, std::int64_t first,
+                                  std::int64_t end) const {
+  TapeOptions part = options;
+  part.precision = precision_;
+  if (options.rows.empty()) {
+    part.first_row += first;
+  } else {
+    part.rows.assign(options.rows.begin() + first, options.rows.begin() + end);
+  }
+  return part;
+}
+
 // Adds the gradient of rows first .. end - 1, divided by the batch's size; returns the sum of their
 // losses.
 double Accumulation::add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,
                                         GradSink& sink, PhaseProfiler& phases) const {
   phases.enter("forward");
-  TapeOptions options = batch.options;
-  options.precision = precision_;
-  if (options.rows.empty()) {
-    options.first_row += first;
-  } else {
-    options.rows.assign(batch.options.rows.begin() + first, batch.options.rows.begin() + end);
-  }
   const auto rows =
       batch.rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
-  Tape tape(options);
+  Tape tape(part_of(batch.options, first, end));
   const Var losses = batch.loss(tape, rows);
   check(losses.shape() == Shape{std::ssize(rows)},
         "Accumulation: a loss of shape {} for {} rows; return one loss for each row",
@@ -127,8 +132,11 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   if (!rows.empty()) parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
   phases_.stop();
   Result result = sum_over_ranks({sink.sums.gradients(), loss_sum});
-  if (loss_scale_.options().adjust != LossScaling::Adjust::never || loss_scale_.value() != 1)
-    result.gradients = loss_scale_.unscaled(result.gradients).value_or(Gradients{});
+  if (loss_scale_.options().adjust == LossScaling::Adjust::never && loss_scale_.value() == 1)
+    return result;
+  std::optional<Gradients> unscaled = loss_scale_.unscaled(result.gradients);
+  result.overflowed = !unscaled;
+  result.gradients = std::move(unscaled).value_or(Gradients{});
   return result;
 }
 
@@ -155,6 +163,18 @@ Accumulation::Result Accumulation::sum_over_ranks(Result own) const {
   for (const double loss : of_all_ranks(*ranks_, "Accumulation: losses", own.loss_sum))
     sums.loss_sum += loss;
   return sums;
+}
+
+void Accumulation::over(std::int64_t rows, const nn::Optimizer& optimizer,
+                        const TapeOptions& options, const Run& run) {
+  check(parts_.has_value(), "Accumulation: a limit is planned by mean_gradient, not yet called");
+  const LimitScope limit(policy_.limit, device_of(optimizer));
+  const auto part = [&](std::int64_t first, std::int64_t end) {
+    Tape tape(part_of(options, first, end));
+    run(tape, first, end);
+  };
+  parts_->over(std::vector<std::int64_t>(static_cast<std::size_t>(rows), 1), part,
+               [] { return false; });
 }
 
 std::vector<Strategy> Accumulation::strategies(const MemoryRequirement& requirement) {

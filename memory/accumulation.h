@@ -30,7 +30,8 @@ class Accumulation {
   struct Result {
     // The gradients of the mean loss; empty for an f16 step that is skipped because one overflowed.
     Gradients gradients;
-    double loss_sum = 0;  // of all ranks
+    double loss_sum = 0;      // of all ranks
+    bool overflowed = false;  // true for such a step
   };
 
   // Throws std::invalid_argument for a policy that is out of range, and for one with activation
@@ -54,11 +55,22 @@ class Accumulation {
   Result mean_gradient(const Loss& loss, std::span<const std::int64_t> rows,
                        const nn::Optimizer& optimizer, const TapeOptions& options = {});
 
+  // Calls run(tape, first, end) for each physical batch of a batch of `rows` rows, in order, with a
+  // tape as mean_gradient() makes it. When memory runs out the call is repeated with fewer rows: it
+  // must not have changed anything. Throws std::invalid_argument if a limit has no plan yet.
+  using Run = std::function<void(Tape& tape, std::int64_t first, std::int64_t end)>;
+  void over(std::int64_t rows, const nn::Optimizer& optimizer, const TapeOptions& options,
+            const Run& run);
+
   // The maximum number of rows computed at once; nullopt before the first call with a limit.
   std::optional<std::int64_t> physical_batch() const;
   // The plan that keeps the limit; nullopt before the first call and without a limit.
   const std::optional<Plan>& plan() const { return plan_; }
   const LossScale& loss_scale() const { return loss_scale_; }
+  // LossScale::resume() for a training that continues.
+  void resume_loss_scale(double value, std::int64_t good_steps) {
+    loss_scale_.resume(value, good_steps);
+  }
   // The phases "forward" and "backward"; the caller may enter others.
   PhaseProfiler& phases() { return phases_; }
   const PhaseProfiler& phases() const { return phases_; }
@@ -67,6 +79,8 @@ class Accumulation {
   struct Batch;
   Accumulation(const Policy& policy, nn::Module* model);
   std::vector<Strategy> strategies(const MemoryRequirement& requirement);
+  // The options of the tape for rows first .. end - 1.
+  TapeOptions part_of(const TapeOptions& options, std::int64_t first, std::int64_t end) const;
   double add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,
                             GradSink& sink, PhaseProfiler& phases) const;
   void make_plan(const Batch& batch, const nn::Optimizer& optimizer);

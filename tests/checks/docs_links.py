@@ -12,7 +12,7 @@ import tempfile
 
 import page_check
 
-FOLDERS = "core|kernels|autograd|nn|memory|dp|samples|tests|docs"
+FOLDERS = "core|kernels|autograd|nn|memory|multilevel|dp|samples|tests|docs"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Files of the tree in backquotes: `dp/engine/engine.h`.
 QUOTED = re.compile(rf"`((?:{FOLDERS})/[\w./-]+\.\w+)`")

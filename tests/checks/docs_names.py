@@ -16,7 +16,7 @@ import tempfile
 
 import page_check
 
-FOLDERS = ("core", "kernels", "autograd", "nn", "memory", "dp", "samples", "tests")
+FOLDERS = ("core", "kernels", "autograd", "nn", "memory", "multilevel", "dp", "samples", "tests")
 CPP = {".h", ".cpp", ".cu", ".cuh"}
 SOURCES = CPP | {".py", ".sh", ".build"}
 # Names of other software: Opacus and PyTorch, CMake, the system. In the order of the alphabet.

@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["core", "kernels", "autograd", "nn", "memory", "dp"]
+LAYERS = ["core", "kernels", "autograd", "nn", "memory", "multilevel", "dp"]
 DP = [{"numerics", "event.h"}, {"sampling", "ledger"}, {"clipping"}, {"accounting"}, {"noise"}, {"audit", "engine"}]
 NAMESPACES = {"memory": "sotto::memory", "dp": "sotto::inline dp"}
 MAX_LINES = 400

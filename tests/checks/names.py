@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 
-FOLDERS = ("core", "kernels", "autograd", "nn", "memory", "dp", "samples", "tests")
+FOLDERS = ("core", "kernels", "autograd", "nn", "memory", "multilevel", "dp", "samples", "tests")
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
 RENAMED = {
     "AllocationWatch": "AllocationObserver",

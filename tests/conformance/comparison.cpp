@@ -68,7 +68,12 @@ void Comparison::expect(const std::string& name, const Tensor& got, const std::s
   }
   const auto values = to_dtype(got, Dtype::f64).to_vector<double>();
   const auto expected = described.value.to_vector<double>();
-  const Tolerance tolerance = tolerance_for(described, expected, dtype_, tf32_);
+  Tolerance tolerance = tolerance_for(described, expected, dtype_, tf32_);
+  if (fraction_ > 0) {
+    double largest = 0;
+    for (const double value : expected) largest = std::fmax(largest, std::abs(value));
+    tolerance.absolute = std::max(tolerance.absolute, fraction_ * largest);
+  }
   const Worst worst = worst_of(values, expected, tolerance);
   if (worst.severity <= 1) return;
   const double wanted = expected[worst.at];

@@ -1,6 +1,7 @@
 // Comparison of a case's computed tensors with the expected ones.
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ class Comparison {
   // Compares with expect.<name>, if the case has it. `how` names the method of computation, if
   // there are several.
   void expect(const std::string& name, const Tensor& got, const std::string& how = "");
+  // Allows at least this fraction of a tensor's largest magnitude from now on.
+  void allow(double fraction) { fraction_ = std::max(fraction_, fraction); }
   // Adds a fact that is wrong whatever the tolerance.
   void fail(const std::string& text);
   // Adds a deviation for every expected tensor that was not compared.
@@ -38,6 +41,7 @@ class Comparison {
   const Case& case_;
   Dtype dtype_;
   bool tf32_;
+  double fraction_ = 0;
   std::set<std::string> compared_;
   std::vector<Deviation> deviations_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/parameter.h"
+#include "nn/optim/optimizer.h"
 #include "tests/conformance/comparison.h"
 #include "tests/conformance/vocabulary.h"
 
@@ -14,6 +15,7 @@ void run_dp_step(const Case& c, Dtype dtype, Comparison& comparison);
 // Plays the case's ranks, as threads.
 void run_distributed(const Case& c, Dtype dtype, Comparison& comparison);
 void run_optim(const Case& c, Dtype dtype, Comparison& comparison);
+void run_multilevel(const Case& c, Dtype dtype, Comparison& comparison);
 
 // Computes the number of an accountant table's row, to be compared with the row's `accept`.
 double run_accountant_row(const Json& table, const Json& row);
@@ -25,5 +27,13 @@ using Parameters = std::map<std::string, Parameter>;
 void make_parameters(const Case& c, Dtype dtype, Parameters& parameters);
 // A tensor's values as the input of a run in that dtype; indices stay i64.
 Tensor in_dtype(const Tensor& value, Dtype dtype);
+
+// Section 9: an optimizer of that type. Throws Malformed for an unknown one.
+struct OptimizerGroup {
+  Json options;
+  std::vector<Parameter*> parameters;
+};
+std::unique_ptr<nn::Optimizer> make_optimizer(const std::string& type,
+                                              const std::vector<OptimizerGroup>& groups);
 
 }  // namespace sotto::conformance

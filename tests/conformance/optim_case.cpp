@@ -48,35 +48,31 @@ void read(const Json& options, nn::AdadeltaRule& rule) {
 }
 
 template <class Rule>
-std::unique_ptr<nn::Optimizer> make(const Case& c, Parameters& parameters) {
+std::unique_ptr<nn::Optimizer> make(const std::vector<OptimizerGroup>& described) {
   std::vector<typename nn::RuleOptimizer<Rule>::Group> groups;
-  for (const Json& entry : field<std::vector<Json>>(c.body, "groups")) {
-    Json options = field<Json>(c.body, "optimizer");
-    options.update(field<Json>(entry, "overrides"));
+  for (const OptimizerGroup& group : described) {
     Rule rule;
-    rule.learning_rate = field<double>(options, "lr");
-    rule.weight_decay = field<double>(options, "weight_decay");
-    read(options, rule);
-    std::vector<Parameter*> members;
-    for (const auto& name : field<std::vector<std::string>>(entry, "params")) {
-      const auto found = parameters.find(name);
-      if (found == parameters.end()) throw Malformed("no parameter " + name);
-      members.push_back(&found->second);
-    }
-    groups.push_back({members, rule});
+    rule.learning_rate = field<double>(group.options, "lr");
+    rule.weight_decay = field<double>(group.options, "weight_decay");
+    read(group.options, rule);
+    groups.push_back({group.parameters, rule});
   }
   return std::make_unique<nn::RuleOptimizer<Rule>>(groups);
 }
 
-std::unique_ptr<nn::Optimizer> make_optimizer(const Case& c, Parameters& parameters) {
-  if (c.type == "SGD") return make<nn::SgdRule>(c, parameters);
-  if (c.type == "Adam") return make<nn::AdamRule<false>>(c, parameters);
-  if (c.type == "AdamW") return make<nn::AdamRule<true>>(c, parameters);
-  if (c.type == "RMSprop") return make<nn::RmsPropRule>(c, parameters);
-  if (c.type == "Adagrad") return make<nn::AdagradRule>(c, parameters);
-  if (c.type == "Adamax") return make<nn::AdamaxRule>(c, parameters);
-  if (c.type == "Adadelta") return make<nn::AdadeltaRule>(c, parameters);
-  throw Malformed("type is " + c.type);
+std::vector<OptimizerGroup> read_groups(const Case& c, Parameters& parameters) {
+  std::vector<OptimizerGroup> groups;
+  for (const Json& entry : field<std::vector<Json>>(c.body, "groups")) {
+    OptimizerGroup group{field<Json>(c.body, "optimizer"), {}};
+    group.options.update(field<Json>(entry, "overrides"));
+    for (const auto& name : field<std::vector<std::string>>(entry, "params")) {
+      const auto found = parameters.find(name);
+      if (found == parameters.end()) throw Malformed("no parameter " + name);
+      group.parameters.push_back(&found->second);
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
 }
 
 using Series = std::vector<std::vector<double>>;  // [group][step]
@@ -125,11 +121,23 @@ void step(const Case& c, nn::Optimizer& optimizer, Parameters& parameters, std::
 
 }  // namespace
 
+std::unique_ptr<nn::Optimizer> make_optimizer(const std::string& type,
+                                              const std::vector<OptimizerGroup>& groups) {
+  if (type == "SGD") return make<nn::SgdRule>(groups);
+  if (type == "Adam") return make<nn::AdamRule<false>>(groups);
+  if (type == "AdamW") return make<nn::AdamRule<true>>(groups);
+  if (type == "RMSprop") return make<nn::RmsPropRule>(groups);
+  if (type == "Adagrad") return make<nn::AdagradRule>(groups);
+  if (type == "Adamax") return make<nn::AdamaxRule>(groups);
+  if (type == "Adadelta") return make<nn::AdadeltaRule>(groups);
+  throw Malformed("type is " + type);
+}
+
 void run_optim(const Case& c, Dtype dtype, Comparison& comparison) {
   if (c.type == "schedule") return run_schedule(c, comparison);
   Parameters parameters;
   make_parameters(c, dtype, parameters);
-  const auto optimizer = make_optimizer(c, parameters);
+  const auto optimizer = make_optimizer(c.type, read_groups(c, parameters));
   std::optional<nn::Schedule> schedule;
   const Json scheduler = field<Json>(c.body, "scheduler");
   if (!scheduler.is_null()) schedule = read_schedule(scheduler);

@@ -1,0 +1,159 @@
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "multilevel/level.h"
+#include "multilevel/responses.h"
+
+namespace sotto::multilevel {
+
+namespace {
+
+// Keeps the quotient finite for a direction of norm 0.
+constexpr double norm_offset = 1e-15;
+
+void validate(const char* response, const Differences& differences) {
+  check(differences.step > 0 && std::isfinite(differences.step), "{}: step is {}", response,
+        differences.step);
+}
+
+// The derivative of the lower gradient by `by` along a direction of the lower parameters.
+Gradients derivative(Level& lower, const Gradients& direction, const std::vector<Parameter*>& by,
+                     const Differences& differences) {
+  struct Point {
+    double at, weight;
+  };
+  static constexpr Point points[] = {{1, 2.0 / 3}, {-1, -2.0 / 3}, {2, -1.0 / 12}, {-2, 1.0 / 12}};
+  static constexpr Point central[] = {{1, 0.5}, {-1, -0.5}};
+  const bool fourth = differences.order == Differences::Order::fourth;
+  const double step = differences.step / (norm(direction) + norm_offset);
+  Gradients y;
+  for (const Point& point : fourth ? std::span<const Point>(points) : std::span(central)) {
+    const Shifted moved(direction, point.at * step);
+    const Gradients g = lower.gradient(by);
+    if (y.empty())
+      y = scaled(g, point.weight / step);
+    else
+      add_scaled(point.weight / step, g, y);
+  }
+  return y;
+}
+
+Gradients step_response(Level& lower, const Gradients& v, const std::vector<Parameter*>& u,
+                        const Differences& differences) {
+  const Level::DetachedHeld scope(lower, differences.hold_detached);
+  return scaled(derivative(lower, v, u, differences), -1);
+}
+
+// lr ((1 - b1) b2 s0 - b1 (1 - b2) g m0) / (sqrt(s) + eps)^3 v, with the moments m and s after the
+// step and m0 and s0 before it.
+Tensor adam_scaled(const nn::AdamRule<false>& rule, double rate, const NamedTensors& state,
+                   const std::string& name, const Tensor& g, const Tensor& v) {
+  const auto found = state.find(name + ".mean"), square = state.find(name + ".mean_square");
+  check(found != state.end() && square != state.end(),
+        "adam_derivative: the lower problem's optimizer keeps no moments of {}", name);
+  const Tensor &m = found->second, &s = square->second;
+  const Tensor m0 = scale(m, 1 / rule.beta1), s0 = scale(s, 1 / rule.beta2);
+  axpby(-(1 - rule.beta1) / rule.beta1, g, 1, m0);
+  axpby(-(1 - rule.beta2) / rule.beta2, mul(g, g), 1, s0);
+  const Tensor slope = scale(s0, rate * (1 - rule.beta1) * rule.beta2);
+  axpby(-rate * rule.beta1 * (1 - rule.beta2), mul(g, m0), 1, slope);
+  const Tensor root =
+      unary(unary_index<functors::Affine>, unary(unary_index<functors::Sqrt>, s), {1, rule.eps});
+  const Tensor cube = mul(root, mul(root, root));
+  return mul(binary(binary_index<functors::Div>, slope, cube), v);
+}
+
+Gradients through_adam(Level& lower, const Gradients& v, const nn::AdamRule<false>& rule) {
+  const NamedTensors state = lower.optimizer_state();
+  const Gradients& g = lower.last_gradient();
+  const double rate = lower.problem().optimizer.learning_rate();
+  Gradients y;
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    const auto& [parameter, value] = v[i];
+    y.emplace_back(parameter,
+                   adam_scaled(rule, rate, state, lower.name_of(parameter), g[i].second, value));
+  }
+  return y;
+}
+
+// y = rate sum_{k=0..K} (1 - rate H)^k v
+Gradients neumann_sum(Level& lower, const Gradients& v, const NeumannSeries& series) {
+  Gradients term = scaled(v, 1), y = scaled(v, 1);
+  for (int k = 0; k < series.iterations; ++k) {
+    const Gradients product = derivative(lower, term, lower.parameters(), series.differences);
+    add_scaled(-series.rate, product, term);
+    add_scaled(1, term, y);
+  }
+  return scaled(y, series.rate);
+}
+
+// Hestenes and Stiefel 1952.
+Gradients solved(Level& lower, const Gradients& v, const ConjugateGradients& solver) {
+  Gradients y = scaled(v, 0), residual = scaled(v, 1), direction = scaled(v, 1);
+  double square = inner_product(residual, residual);
+  for (int k = 0; k < solver.iterations && square > 0; ++k) {
+    Gradients product = derivative(lower, direction, lower.parameters(), solver.differences);
+    add_scaled(solver.damping, direction, product);
+    const double step = square / inner_product(direction, product);
+    add_scaled(step, direction, y);
+    add_scaled(-step, product, residual);
+    const double next = inner_product(residual, residual);
+    Gradients turned = scaled(direction, next / square);
+    add_scaled(1, residual, turned);
+    direction = std::move(turned);
+    square = next;
+  }
+  return y;
+}
+
+}  // namespace
+
+Response finite_differences(const Differences& differences) {
+  validate("finite_differences", differences);
+  return {
+      .apply = [differences](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+        return step_response(lower, v, u, differences);
+      }};
+}
+
+Response adam_derivative(const nn::AdamRule<false>& rule, const Differences& differences) {
+  rule.validate();
+  validate("adam_derivative", differences);
+  check(rule.beta1 > 0 && rule.beta2 > 0 && rule.weight_decay == 0 && !rule.amsgrad,
+        "adam_derivative: beta1 {}, beta2 {}, weight decay {}, amsgrad {}; both betas must be "
+        "above 0 and the others off",
+        rule.beta1, rule.beta2, rule.weight_decay, rule.amsgrad);
+  return {
+      .apply =
+          [rule, differences](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+            return step_response(lower, through_adam(lower, v, rule), u, differences);
+          },
+      .keeps_gradient = true};
+}
+
+Response neumann(const NeumannSeries& series) {
+  validate("neumann", series.differences);
+  check(series.iterations >= 0 && series.rate > 0, "neumann: {} iterations with rate {}",
+        series.iterations, series.rate);
+  return {.apply = [series](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+    const Level::DetachedHeld scope(lower, series.differences.hold_detached);
+    const Gradients y = neumann_sum(lower, v, series);
+    return scaled(derivative(lower, y, u, series.differences), -1);
+  }};
+}
+
+Response conjugate_gradients(const ConjugateGradients& solver) {
+  validate("conjugate_gradients", solver.differences);
+  check(solver.iterations >= 1 && solver.damping >= 0,
+        "conjugate_gradients: {} iterations with damping {}", solver.iterations, solver.damping);
+  return {.apply = [solver](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+    const Level::DetachedHeld scope(lower, solver.differences.hold_detached);
+    const Gradients y = solved(lower, v, solver);
+    return scaled(derivative(lower, y, u, solver.differences), -1);
+  }};
+}
+
+}  // namespace sotto::multilevel

@@ -1,0 +1,46 @@
+// Gradients as vectors: two of them hold the same parameters in the same order.
+#pragma once
+
+#include <vector>
+
+#include "autograd/parameter.h"
+
+namespace sotto::multilevel {
+
+// <a, b> and |a|, added in double.
+double inner_product(const Gradients& a, const Gradients& b);
+double norm(const Gradients& a);
+// factor a, in new tensors.
+Gradients scaled(const Gradients& a, double factor);
+// y += factor x, in place.
+void add_scaled(double factor, const Gradients& x, Gradients& y);
+// The entries of these parameters in their order; zeros for one that has none.
+Gradients ordered(const Gradients& gradients, const std::vector<Parameter*>& parameters);
+
+// Moves parameters by factor * direction while it lives. The destructor puts their former tensors
+// back, so that they have the same bits as before.
+class Shifted {
+ public:
+  Shifted(const Gradients& direction, double factor);
+  Shifted(const Shifted&) = delete;
+  Shifted& operator=(const Shifted&) = delete;
+  ~Shifted();
+
+ private:
+  void exchange();
+  Gradients other_;  // the values that the parameters do not have now
+};
+
+// Makes `wanted`, out of `all`, the only trainable parameters while it lives.
+class OnlyTrainable {
+ public:
+  OnlyTrainable(const std::vector<Parameter*>& all, const std::vector<Parameter*>& wanted);
+  OnlyTrainable(const OnlyTrainable&) = delete;
+  OnlyTrainable& operator=(const OnlyTrainable&) = delete;
+  ~OnlyTrainable();
+
+ private:
+  std::vector<std::pair<Parameter*, bool>> before_;
+};
+
+}  // namespace sotto::multilevel

@@ -1,0 +1,50 @@
+// The graph of problems: its edges, the plan computed from them, and everything wrong with it. For
+// the sources of this folder, but for the edges.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "multilevel/problem.h"
+
+namespace sotto::multilevel {
+
+struct Edge {
+  std::string from, to;  // names of problems
+};
+
+struct LevelOptions {
+  // The parameters of `from` act on the solution of `to`, and `from` wants the gradient through it.
+  std::vector<Edge> upper_to_lower = {};
+  // The loss of `to` reads the solution of `from`, and `to` waits for it.
+  std::vector<Edge> lower_to_upper = {};
+  // After each cycle the problems below take back its updates and make one, with the cycle's last
+  // batch, under the new upper parameters (Shu et al. 2019, Meta-Weight-Net). Otherwise the updates
+  // stay, and one gradient is saved.
+  bool roll_back = false;
+};
+
+// A problem's turn in the pass of a leaf.
+struct Turn {
+  std::size_t problem;
+  // The turn, in the same pass, of the problem below that calls this one; none for the leaf.
+  std::optional<std::size_t> called_by;
+};
+
+struct LevelPlan {
+  // For each problem without one below it, the turns of its pass in order.
+  std::vector<std::vector<Turn>> passes;
+  // For each problem: the number of problems that it waits for, whether one waits for it, and the
+  // chains r_1, ..., r_m from each problem that it acts on up to one that its loss reads.
+  struct Node {
+    std::vector<std::size_t> above, below;
+    std::vector<std::vector<std::size_t>> paths;
+  };
+  std::vector<Node> nodes;
+};
+
+// Throws std::invalid_argument with everything that is wrong with problems and edges.
+LevelPlan plan_levels(const std::vector<Problem>& problems, const LevelOptions& options);
+
+}  // namespace sotto::multilevel

@@ -1,0 +1,182 @@
+#include "multilevel/levels.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace sotto::multilevel {
+
+namespace {
+
+std::vector<Parameter*> all_parameters(const std::vector<Problem>& problems) {
+  std::vector<Parameter*> all;
+  for (const Problem& problem : problems) {
+    for (const auto& [name, parameter] : problem.variables.parameters) all.push_back(parameter);
+  }
+  return all;
+}
+
+}  // namespace
+
+Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
+    : options_(options),
+      plan_(plan_levels(problems, options)),
+      ready_(problems.size()),
+      cycle_begins_(problems.size(), true) {
+  const std::vector<Parameter*> all = all_parameters(problems);
+  for (const Problem& problem : problems) levels_.emplace_back(problem, all);
+}
+
+void Levels::run(std::int64_t iterations, const std::function<bool()>& go_on) {
+  for (std::int64_t k = 0; k < iterations; ++k) {
+    step();
+    if (go_on && !go_on()) return;
+  }
+}
+
+void Levels::step() {
+  for (const std::vector<Turn>& turns : plan_.passes) {
+    const bool ended = walk(turns, [&](std::size_t p) { return advance(p); });
+    if (ended && options_.roll_back) {
+      walk(turns, [&](std::size_t p) {
+        redo(p);
+        return true;
+      });
+    }
+  }
+  ++iterations_;
+}
+
+// Calls act for the problems of a pass that are due; act returns whether the problems above are
+// called. Returns that of the leaf.
+bool Levels::walk(const std::vector<Turn>& turns, const std::function<bool(std::size_t)>& act) {
+  std::vector<bool> calls(turns.size());
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const Turn& turn = turns[i];
+    std::set<std::size_t>& ready = ready_[turn.problem];
+    if (turn.called_by) {
+      if (!calls[*turn.called_by]) continue;
+      ready.insert(turns[*turn.called_by].problem);
+    }
+    if (ready.size() < plan_.nodes[turn.problem].below.size()) continue;
+    ready.clear();
+    calls[i] = act(turn.problem);
+  }
+  return calls[0];
+}
+
+// Makes a problem's turn; returns whether a cycle has ended.
+bool Levels::advance(std::size_t p) {
+  Level& level = levels_[p];
+  const Problem& problem = level.problem();
+  if (options_.roll_back && cycle_begins_[p] && !plan_.nodes[p].above.empty()) level.keep();
+  const std::int64_t cycle = problem.unroll_steps * problem.steps_per_update;
+  const std::int64_t before = level.steps() / cycle;
+  for (std::int64_t k = 0; k < problem.steps_per_turn; ++k) {
+    level.next_batch();
+    descend(p);
+  }
+  cycle_begins_[p] = level.steps() / cycle > before;
+  return cycle_begins_[p] && level.steps() > problem.warmup_steps;
+}
+
+void Levels::redo(std::size_t p) {
+  if (plan_.nodes[p].above.empty()) return;
+  levels_[p].restore();
+  descend(p);
+}
+
+// One step of descent on the batch that the problem has.
+void Levels::descend(std::size_t p) {
+  std::optional<Gradients> total;
+  try {
+    total = gradient(p);
+  } catch (const GradientOverflow&) {
+  }
+  levels_[p].add(std::move(total));
+}
+
+// The direct gradient, and that through every path of solutions.
+Gradients Levels::gradient(std::size_t p) {
+  Level& level = levels_[p];
+  std::vector<Parameter*> wanted = level.parameters();
+  std::set<std::size_t> read;
+  for (const auto& path : plan_.nodes[p].paths) {
+    if (!read.insert(path.back()).second) continue;
+    const std::vector<Parameter*>& theirs = levels_[path.back()].parameters();
+    wanted.insert(wanted.end(), theirs.begin(), theirs.end());
+  }
+  const Gradients all = level.gradient(wanted);
+  Gradients total = ordered(all, level.parameters());
+  for (const auto& path : plan_.nodes[p].paths) {
+    const Gradients v = ordered(all, levels_[path.back()].parameters());
+    add_scaled(1, through_path(p, path, v), total);
+  }
+  return total;
+}
+
+// R(r_1, p) R(r_2, r_1) ... R(r_m, r_{m-1}) v for the path r_1, ..., r_m.
+Gradients Levels::through_path(std::size_t p, const std::vector<std::size_t>& path, Gradients v) {
+  for (std::size_t k = path.size(); k-- > 0;) {
+    Level& lower = levels_[path[k]];
+    const Level& next = levels_[k == 0 ? p : path[k - 1]];
+    v = lower.problem().response.apply(lower, v, next.parameters());
+  }
+  return v;
+}
+
+const Level& Levels::level(const std::string& problem) const {
+  const auto found = std::find_if(levels_.begin(), levels_.end(), [&](const Level& level) {
+    return level.problem().name == problem;
+  });
+  check(found != levels_.end(), "Levels: no problem {}", problem);
+  return *found;
+}
+
+NamedTensors Levels::state() const {
+  std::vector<std::int64_t> numbers{iterations_};
+  for (std::size_t p = 0; p < levels_.size(); ++p) {
+    numbers.push_back(cycle_begins_[p]);
+    for (const std::size_t below : plan_.nodes[p].below)
+      numbers.push_back(ready_[p].contains(below));
+  }
+  NamedTensors state;
+  state.emplace("levels", Tensor::from(numbers, {std::ssize(numbers)}));
+  for (const Level& level : levels_) {
+    for (const auto& [name, tensor] : level.state())
+      state.emplace(level.problem().name + "/" + name, tensor);
+  }
+  return state;
+}
+
+void Levels::load_state(const NamedTensors& state) {
+  const NamedTensors own = this->state();
+  const auto at = state.find("levels");
+  check(at != state.end() && at->second.dtype() == Dtype::i64 &&
+            at->second.shape() == own.at("levels").shape(),
+        "Levels: the state is not one of these problems");
+  std::vector<NamedTensors> parts(levels_.size());
+  for (const auto& [name, tensor] : state) {
+    if (name == "levels") continue;
+    const std::size_t slash = name.find('/');
+    const auto found = std::find_if(levels_.begin(), levels_.end(), [&](const Level& level) {
+      return level.problem().name == name.substr(0, slash);
+    });
+    check(found != levels_.end(), "Levels: the state has {}, of no problem", name);
+    parts[static_cast<std::size_t>(found - levels_.begin())].emplace(name.substr(slash + 1),
+                                                                     tensor);
+  }
+  for (std::size_t p = 0; p < levels_.size(); ++p) levels_[p].load_state(parts[p]);
+  const auto numbers = at->second.to_vector<std::int64_t>();
+  auto next = numbers.begin();
+  iterations_ = *next++;
+  for (std::size_t p = 0; p < levels_.size(); ++p) {
+    cycle_begins_[p] = *next++ != 0;
+    ready_[p].clear();
+    for (const std::size_t below : plan_.nodes[p].below) {
+      if (*next++ != 0) ready_[p].insert(below);
+    }
+  }
+}
+
+}  // namespace sotto::multilevel

@@ -1,0 +1,84 @@
+// A problem of multi-level optimisation: what is learned, by which loss, from which rows, how
+// often.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory/planning/policy.h"
+#include "multilevel/pass.h"
+#include "nn/optim/optimizer.h"
+#include "nn/optim/schedule.h"
+
+namespace sotto::multilevel {
+
+class Level;
+
+// The variables of a problem: the parameters of a module, or bare ones with their names.
+struct Variables {
+  Variables(nn::Module& module) : parameters(module.named_parameters()), module(&module) {}
+  Variables(nn::NamedParameters named) : parameters(std::move(named)) {}
+
+  nn::NamedParameters parameters;
+  nn::Module* module = nullptr;  // null for bare parameters
+};
+
+// One loss for each row, [rows]. It may read the parameters of every problem, which are constants
+// in it unless their gradient is wanted.
+using Loss = std::function<Var(Pass& pass)>;
+// The weights of rows, [rows], from their losses, which are constants.
+using Weights = std::function<Var(Pass& pass, const Var& losses)>;
+// The rows of batch number 0, 1, ...; a function of the number alone, so that training can resume.
+using Batches = std::function<std::vector<std::int64_t>(std::int64_t number)>;
+
+// The batches of ShuffledBatches.
+Batches shuffled_batches(std::int64_t rows, std::int64_t batch, std::uint64_t seed);
+
+// The response of a lower problem's solution w to other parameters u: (dw/du)^T v or an
+// approximation of it, in units of the lower gradient (without its learning rate). responses.h has
+// several; a function of your own is one, too.
+struct Response {
+  // v has an entry for each parameter of the lower problem, the result one for each of `u`.
+  using Apply =
+      std::function<Gradients(Level& lower, const Gradients& v, const std::vector<Parameter*>& u)>;
+  Apply apply = {};
+  bool keeps_gradient = false;  // needs Level::last_gradient()
+  bool needs_weights = false;   // needs Problem::weights
+};
+
+// Learns the variables that its optimizer holds; others are frozen. The loss that it minimises is
+// the mean over the rows of loss, or of weights(loss) loss.
+struct Problem {
+  std::string name;
+  Variables variables;
+  nn::Optimizer& optimizer;
+  Loss loss;
+  Weights weights = {};
+  Batches batches;
+  // Needed where a problem above acts on this one.
+  Response response = {};
+  // Steps between two turns of the problems above.
+  std::int64_t unroll_steps = 1;
+  // The number of first steps during which the problems above wait.
+  std::int64_t warmup_steps = 0;
+  // Steps at each turn, each with a batch of its own.
+  std::int64_t steps_per_turn = 1;
+  // An update after so many steps, by the mean of their gradients. These are gradients at different
+  // parameters of the problems below; policy.accumulation splits one batch instead, and changes
+  // nothing but memory.
+  std::int64_t steps_per_update = 1;
+  // Bounds the norm over all variables of each update's gradient; 0: none.
+  double max_norm = 0;
+  std::optional<nn::Schedule> schedule = {};  // by the number of updates
+  memory::Policy policy = {};
+  std::uint64_t seed = 0;  // of dropout
+  // Receives each update's gradients before they are clipped, and may change them.
+  std::function<void(Gradients& gradients)> before_update = {};
+  // Called after each update: projections.
+  std::function<void()> after_update = {};
+};
+
+}  // namespace sotto::multilevel

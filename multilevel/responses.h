@@ -1,0 +1,53 @@
+// Responses: how a lower problem's solution w answers to the parameters u of a problem above. L is
+// the lower mean loss on the lower problem's last batch, H its Hessian by w, and a response maps v
+// to R v, an approximation of -d2L/du dw H^-1 v. docs/explanation/levels.md says when each is
+// exact.
+#pragma once
+
+#include <cstdint>
+
+#include "multilevel/problem.h"
+
+namespace sotto::multilevel {
+
+// Derivatives along a direction d by differences: f(w + e d) for a few e, with e |d| = step.
+struct Differences {
+  double step = 0.01;
+  // central: error step^2; fourth: twice the passes, error step^4
+  enum class Order { central, fourth } order = Order::central;
+  // Pass::detach() gives the values at w, so that its derivative is zero. False: those at the moved
+  // parameters (DARTS, Betty).
+  bool hold_detached = true;
+};
+
+// For products with H, where differences are taken of differences: in f32 the step with the least
+// error.
+inline constexpr Differences fourth_order{.step = 0.03, .order = Differences::Order::fourth};
+
+// R v = -(dL/du(w + e v) - dL/du(w - e v)) / 2e: one step of gradient descent, H = 1 (Liu et al.
+// 2019, DARTS).
+Response finite_differences(const Differences& differences = {});
+// The exact value of the same where u enters by Problem::weights alone: R v = -(1 / n) sum_i
+// <g_i, v> d(weight_i)/du, with inner products of the rows' gradients g_i, which are not formed.
+Response row_slopes();
+// finite_differences() with D v in place of v, where D is the elementwise derivative of the lower
+// problem's last Adam step by its gradient (Choe et al. 2023, SAMA). `rule` holds the optimizer's
+// options. D is zero at the first step, so let the problem above wait for it.
+Response adam_derivative(const nn::AdamRule<false>& rule,
+                         const Differences& differences = {.step = 1});
+// H^-1 = rate sum_{k=0..iterations} (1 - rate H)^k (Lorraine et al. 2020).
+struct NeumannSeries {
+  int iterations = 1;
+  double rate = 1;
+  Differences differences = fourth_order;  // of products with H
+};
+Response neumann(const NeumannSeries& series = {});
+// `iterations` steps of conjugate gradients for (H + damping) y = v from y = 0.
+struct ConjugateGradients {
+  int iterations = 1;
+  double damping = 0;
+  Differences differences = fourth_order;  // of products with H
+};
+Response conjugate_gradients(const ConjugateGradients& solver = {});
+
+}  // namespace sotto::multilevel
