@@ -7,21 +7,39 @@
 #
 # usage: gpu.sh [RESULTS]     a folder for results.json, results.md and the logs; gpu-results if left out
 #
+# A call takes up to SOTTO_SECONDS (600) and may be repeated: what passed for the same commit is not done again, what
+# failed or found no time is. With SOTTO_BUILD, a folder that was built before, nothing is built.
+#
 # SOTTO_DEPS names a folder brought along with include/ (Eigen, fmt, Catch2, nlohmann, CLI11, zlib, csv, libpng,
-# libjpeg) and lib/pkgconfig/ for what the machine lacks; gpu_deps.sh makes one. SOTTO_SECONDS is the time there is
-# (600). nvcc, cuBLAS and the rest are also looked for in Python's packages (nvidia-*). Results are written
-# after every step, so that those of a run that is stopped are there.
+# libjpeg) and lib/pkgconfig/ for what the machine lacks; gpu_deps.sh makes one. nvcc, cuBLAS and the rest are also looked
+# for in Python's packages (nvidia-*). Results are written after every step, so that those of a call that is stopped are
+# there.
 set -u
+
+# refuse REASON: ends with the usage.
+refuse() {
+  echo "gpu.sh: $1" >&2
+  sed -n 's/^# usage: /usage: /p' "$0" >&2
+  exit 2
+}
+
+[ $# -le 1 ] || refuse "$# arguments"
+case ${1:-} in -*) refuse "no option is called $1" ;; esac
+case ${SOTTO_SECONDS:-600} in *[!0-9]* | '') refuse "SOTTO_SECONDS is no number: $SOTTO_SECONDS" ;; esac
+[ -z "${SOTTO_BUILD:-}" ] || [ -d "$SOTTO_BUILD/tests" ] || refuse "SOTTO_BUILD was not built: $SOTTO_BUILD"
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 out=${1:-gpu-results}
 mkdir -p "$out"
 out=$(CDPATH='' cd -- "$out" && pwd)
-build=$root/build-gpu
+build=${SOTTO_BUILD:-$root/build-gpu}
 ends=$(($(date +%s) + ${SOTTO_SECONDS:-600}))
 most=600
 steps=$out/steps.txt
-: >"$steps"
+# Results of another commit are not this one's.
+commit=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)
+[ "$(cat "$out/commit.txt" 2>/dev/null)" = "$commit" ] || : >"$steps"
+echo "$commit" >"$out/commit.txt"
 
 # left: the seconds that are left, at least 1.
 left() {
@@ -34,6 +52,7 @@ left() {
 step() {
   name=$1
   shift
+  grep -q "^$name passed " "$steps" && return 0
   time=$(left)
   [ "$time" -le "$most" ] || time=$most
   if [ "$time" -le 1 ]; then
@@ -41,13 +60,20 @@ step() {
     seconds=0
   else
     begin=$(date +%s)
-    if timeout "$time" "$@" >"$out/$name.log" 2>&1; then status=passed; else status=failed; fi
+    timeout "$time" "$@" >"$out/$name.log" 2>&1
+    case $? in 0) status=passed ;; 124) status=stopped ;; *) status=failed ;; esac
     seconds=$(($(date +%s) - begin))
   fi
-  echo "$name $status $seconds" >>"$steps"
+  { grep -v "^$name " "$steps"; echo "$name $status $seconds"; } >"$steps.new"
+  mv "$steps.new" "$steps"
   echo "$name: $status, $seconds s"
   python3 "$root/tests/scripts/gpu_results.py" "$out" || true
   [ "$status" = passed ]
+}
+
+# build_step NAME COMMAND...: a step, unless all was built before.
+build_step() {
+  [ -n "${SOTTO_BUILD:-}" ] || step "$@"
 }
 
 # python_packages: folders of Python's nvidia packages, if there are any.
@@ -97,7 +123,7 @@ gpu=$(target)
 reconfigure=
 [ -f "$build/build.ninja" ] && reconfigure=--reconfigure
 # shellcheck disable=SC2086 # an option or none
-step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
+build_step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
   -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices kernels_on_host gpu_ops gpu_clip capture captured_gpu_clip captured_loss_failures captured_loss
 fused_update masked_softmax conv gemm lstm pool reduce precision attention norm_methods large_arrays tf32 padded_batches
@@ -105,10 +131,10 @@ fused_attention"
 targets=libsotto_cuda.so
 for unit in $units; do targets="$targets tests/test_$unit"; done
 # shellcheck disable=SC2086 # a list
-step build ninja -C "$build" $targets tests/bench_gpu || exit 1
+build_step build ninja -C "$build" $targets tests/bench_gpu || exit 1
 step no_gpu env CUDA_VISIBLE_DEVICES= "$build/tests/test_devices"
 for unit in $units; do step "$unit" "$build/tests/test_$unit"; done
-if step build_conformance ninja -C "$build" tests/conformance/conformance; then
+if build_step build_conformance ninja -C "$build" tests/conformance/conformance; then
   for device in cpu cuda:0; do
     for type in both f16 bf16; do
       step "conformance_${device}_$type" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
@@ -120,7 +146,7 @@ fi
 step bench "$build/tests/bench_gpu"
 step bench_tf32 "$build/tests/bench_gpu" tf32
 # Needs CLI11, which such a machine may lack.
-if step build_networks ninja -C "$build" tests/bench_steps; then
+if build_step build_networks ninja -C "$build" tests/bench_steps; then
   step networks_small "$build/tests/bench_steps" --device cuda --models mnist --batches 512 --modes ordinary,flat \
     --capture
   for case in gpt2-small:32 vit-b16:256 resnet50-224:256; do
