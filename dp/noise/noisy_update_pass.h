@@ -29,9 +29,9 @@ using WholeNoise =
 struct GpuNoise {
   const RoundedGaussian& gaussian;
   SecretRandom& random;
-  // The number of draws in memory at once: 32 MiB, which the caches of large GPUs hold. A multiple
-  // of RoundedGaussian::group_values.
-  std::int64_t max_draws = std::int64_t{1} << 22;
+  // The number of draws in memory at once: 128 MiB, and a warp of undecided ones for each place on a
+  // large GPU. A multiple of RoundedGaussian::group_values.
+  std::int64_t max_draws = std::int64_t{1} << 24;
 };
 
 // Adds noise to the sums of one release, divides them, and makes the optimizer's step. Mechanism
@@ -66,7 +66,7 @@ class NoisyUpdate {
   // drawn for every element once, in order. An infinite sum counts as the largest finite one.
   // Throws std::invalid_argument for a sum that is NaN.
   void on_cpu(const NoiseGrid& grid, const WholeNoise& draw);
-  // on_cpu() for sums on one GPU, with bitwise equal results, in three launches per max_draws
+  // on_cpu() for sums on one GPU, with bitwise equal results, in four launches per max_draws
   // elements, whatever the number of parameters. The host waits once, at the end, to learn whether
   // all numbers were finite. The device gets the key as a kernel argument only, but holds the draws
   // in memory meanwhile. Throws std::invalid_argument at the end for a sum that is NaN, and for a

@@ -1,5 +1,6 @@
 // Noise, and the update of all parameters: one launch for the samples that their first word
-// decides, one for the others, and one for the updates.
+// decides, one for further words, one for the other samples, and one for the updates. Tables from
+// the host have a line for each array: up to 64 KB a copy from pageable memory does not wait.
 #pragma once
 
 #include <vector>
@@ -13,27 +14,11 @@
 
 namespace sotto {
 
-// The words of a keystream, computed block by block.
-class KeystreamWords {
- public:
-  HD explicit KeystreamWords(const ChaChaStream& stream) : stream_(stream) {}
-  HD std::uint64_t operator()() {
-    if (used_ == RoundedGaussian::words_in_block) {
-      block_ = chacha20_block(stream_, 0);
-      ++stream_.block;
-      used_ = 0;
-    }
-    return word(block_, used_++);
-  }
-  HD static std::uint64_t word(const ChaChaBlock& block, std::size_t i) {
-    return block.word[2 * i] | std::uint64_t{block.word[2 * i + 1]} << 32;
-  }
+inline constexpr std::uint64_t words_in_block = RoundedGaussian::words_in_block;
 
- private:
-  ChaChaStream stream_;
-  ChaChaBlock block_;
-  std::size_t used_ = RoundedGaussian::words_in_block;
-};
+HD inline std::uint64_t word_of(const ChaChaBlock& block, std::uint64_t i) {
+  return block.word[2 * i] | std::uint64_t{block.word[2 * i + 1]} << 32;
+}
 
 // One block of samples. An undecided sample is stored as its first word, and marked.
 struct DrawBlock {
@@ -43,61 +28,132 @@ struct DrawBlock {
   std::uint8_t* undecided;  // one bit per sample of each block
 
   HD void operator()(std::int64_t block) const {
-    constexpr std::size_t draws = RoundedGaussian::words_in_block;
     const ChaChaBlock words = chacha20_block(stream, static_cast<std::uint64_t>(block));
     unsigned marks = 0;
-    for (std::size_t i = 0; i < draws; ++i) {
-      const std::uint64_t word = KeystreamWords::word(words, i);
+    for (std::uint64_t i = 0; i < words_in_block; ++i) {
+      const std::uint64_t word = word_of(words, i);
       const bool certain = gaussian->certain(word);
       marks |= certain ? 0u : 1u << i;
-      y[static_cast<std::size_t>(block) * draws + i] =
+      y[static_cast<std::uint64_t>(block) * words_in_block + i] =
           certain ? gaussian->decided(word) : static_cast<std::int64_t>(word);
     }
     undecided[block] = static_cast<std::uint8_t>(marks);
   }
 };
 
+// An array of samples, and the numbers of its first group and block among those of all arrays.
+struct DrawArray {
+  std::int64_t first_group;
+  std::uint64_t first_block;
+  std::int64_t draws;
+};
+
+// The last of `count` arrays that begins at `index` or before it.
+template <class Array>
+HD const Array& array_of(const Array* arrays, std::int64_t count, std::int64_t Array::*first,
+                         std::int64_t index) {
+  std::int64_t low = 0, high = count;  // the array's index is in [low, high)
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    (arrays[middle].*first <= index ? low : high) = middle;
+  }
+  return arrays[low];
+}
+
 // Samples that share one stream of further words (RoundedGaussian::fill): each `group_values`
 // samples from the beginning of an array on.
 struct DrawGroup {
   std::uint64_t block;
   std::int64_t draws;
+
+  HD DrawGroup(const DrawArray* arrays, std::int64_t count, std::int64_t group) {
+    constexpr auto max = static_cast<std::int64_t>(RoundedGaussian::group_values);
+    const DrawArray& array = array_of(arrays, count, &DrawArray::first_group, group);
+    const std::int64_t within = group - array.first_group, left = array.draws - within * max;
+    block = array.first_block + static_cast<std::uint64_t>(within) * RoundedGaussian::group_blocks;
+    draws = left < max ? left : max;
+  }
+  HD ChaChaStream further(ChaChaStream stream) const {
+    stream.block += block;
+    return RoundedGaussian::more_words(stream);
+  }
 };
 
-// Decides the undecided samples of a group, in order.
+// As many blocks of further words as most groups need.
+inline constexpr std::int64_t blocks_ahead = 8;
+
+// One block of a group's further words.
+struct FurtherBlock {
+  ChaChaStream stream;
+  const DrawArray* arrays;
+  std::int64_t count;
+  ChaChaBlock* ahead;
+
+  HD void operator()(std::int64_t index) const {
+    const DrawGroup group(arrays, count, index / blocks_ahead);
+    ahead[index] =
+        chacha20_block(group.further(stream), static_cast<std::uint64_t>(index % blocks_ahead));
+  }
+};
+
+// A group's further words, in order: those of `ahead`, then blocks made one by one.
+class FurtherWords {
+ public:
+  HD FurtherWords(const ChaChaStream& stream, const ChaChaBlock* ahead)
+      : stream_(stream), ahead_(ahead) {}
+  HD std::uint64_t operator()() {
+    const std::uint64_t block = used_ / words_in_block, i = used_++ % words_in_block;
+    if (block < static_cast<std::uint64_t>(blocks_ahead)) return word_of(ahead_[block], i);
+    if (i == 0) block_ = chacha20_block(stream_, block);
+    return word_of(block_, i);
+  }
+
+ private:
+  ChaChaStream stream_;
+  const ChaChaBlock* ahead_;
+  ChaChaBlock block_;
+  std::uint64_t used_ = 0;
+};
+
+// Decides the undecided samples of a group, in order: a team for each group, of which one thread
+// works, since what a sample leaves of the words is the next one's. Threads of one warp with groups
+// of their own would wait for each other at nearly every sample.
 struct DecideGroup {
   const RoundedGaussian* gaussian;
   ChaChaStream stream;
-  const DrawGroup* groups;
+  const DrawArray* arrays;
+  std::int64_t count;
+  const ChaChaBlock* ahead;
   const std::uint8_t* undecided;
   std::int64_t* y;
 
-  HD void operator()(std::int64_t index) const {
-    constexpr std::uint64_t in_block = RoundedGaussian::words_in_block;
-    const DrawGroup group = groups[index];
-    ChaChaStream first = stream;
-    first.block += group.block;
-    KeystreamWords more(RoundedGaussian::more_words(first));
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    if (team.rank() != 0) return;
+    const DrawGroup group(arrays, count, index);
+    FurtherWords more(group.further(stream), ahead + index * blocks_ahead);
     for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(group.draws); ++i) {
-      if (!(undecided[group.block + i / in_block] >> i % in_block & 1)) continue;
-      std::int64_t& draw = y[group.block * in_block + i];
+      const unsigned marks = undecided[group.block + i / words_in_block];
+      if (marks == 0) i |= words_in_block - 1;  // the last of its block
+      if (!(marks >> i % words_in_block & 1)) continue;
+      std::int64_t& draw = y[group.block * words_in_block + i];
       draw = gaussian->draw(static_cast<std::uint64_t>(draw), more);
     }
   }
 };
 
-inline std::vector<DrawGroup> draw_groups(std::span<const std::int64_t> counts) {
-  std::vector<DrawGroup> groups;
+inline std::vector<DrawArray> draw_arrays(std::span<const std::int64_t> counts) {
+  std::vector<DrawArray> arrays;
   constexpr auto max = static_cast<std::int64_t>(RoundedGaussian::group_values);
+  std::int64_t group = 0;
   std::uint64_t block = 0;
   for (const std::int64_t count : counts) {
-    for (std::int64_t at = 0; at < count; at += max) {
-      const std::int64_t draws = count - at < max ? count - at : max;
-      groups.push_back({block, draws});
-      block += RoundedGaussian::blocks_for(static_cast<std::size_t>(draws));
-    }
+    if (count == 0) continue;
+    arrays.push_back({group, block, count});
+    group += (count + max - 1) / max;
+    block += RoundedGaussian::blocks_for(static_cast<std::size_t>(count));
   }
-  return groups;
+  return arrays;
 }
 
 // Copies values of the host to the device, for the duration of one primitive.
@@ -112,21 +168,27 @@ void DeviceBackend<Exec>::rounded_gaussian(const RoundedGaussian& gaussian,
                                            std::span<const std::int64_t> counts, View y) {
   refuse_capture("secret randomness, which must never repeat");
   const Exec exec = execution("rounded_gaussian", {&y});
-  const std::vector<DrawGroup> groups = draw_groups(counts);
-  if (groups.empty()) return;
-  const std::uint64_t blocks =
-      groups.back().block +
-      RoundedGaussian::blocks_for(static_cast<std::size_t>(groups.back().draws));
+  const std::vector<DrawArray> arrays = draw_arrays(counts);
+  if (arrays.empty()) return;
+  const DrawArray& last = arrays.back();
+  const std::uint64_t last_blocks =
+      RoundedGaussian::blocks_for(static_cast<std::size_t>(last.draws));
+  const auto blocks = static_cast<std::int64_t>(last.first_block + last_blocks);
+  const auto count = static_cast<std::int64_t>(arrays.size());
+  const auto groups = last.first_group +
+                      static_cast<std::int64_t>((last_blocks + RoundedGaussian::group_blocks - 1) /
+                                                RoundedGaussian::group_blocks);
   const Scratch<RoundedGaussian> there(exec.device(), 1);
   bring(exec, std::span(&gaussian, 1), there);
-  const Scratch<DrawGroup> group_table(exec.device(), static_cast<std::int64_t>(groups.size()));
-  bring(exec, std::span<const DrawGroup>(groups), group_table);
-  const Scratch<std::uint8_t> undecided(exec.device(), static_cast<std::int64_t>(blocks));
-  exec.for_each(static_cast<std::int64_t>(blocks),
-                DrawBlock{there.data(), stream, y.as<std::int64_t>(), undecided.data()});
-  exec.for_each(static_cast<std::int64_t>(groups.size()),
-                DecideGroup{there.data(), stream, group_table.data(), undecided.data(),
-                            y.as<std::int64_t>()});
+  const Scratch<DrawArray> table(exec.device(), count);
+  bring(exec, std::span<const DrawArray>(arrays), table);
+  const Scratch<std::uint8_t> undecided(exec.device(), blocks);
+  const Scratch<ChaChaBlock> ahead(exec.device(), groups * blocks_ahead);
+  exec.for_each(blocks, DrawBlock{there.data(), stream, y.as<std::int64_t>(), undecided.data()});
+  exec.for_each(groups * blocks_ahead, FurtherBlock{stream, table.data(), count, ahead.data()});
+  exec.for_each_team(groups, 1,
+                     DecideGroup{there.data(), stream, table.data(), count, ahead.data(),
+                                 undecided.data(), y.as<std::int64_t>()});
 }
 
 // An array, and the index of its first element among those of all arrays.
@@ -142,13 +204,9 @@ struct UpdateEach {
   std::int32_t* faults;
 
   HD void operator()(std::int64_t index) const {
-    std::int64_t low = 0, high = count;  // the array's index is in [low, high)
-    while (high - low > 1) {
-      const std::int64_t middle = (low + high) / 2;
-      (arrays[middle].first <= index ? low : high) = middle;
-    }
-    const UpdateArray& array = arrays[low].array;
-    const std::int64_t i = index - arrays[low].first;
+    const PlacedArray& placed = array_of(arrays, count, &PlacedArray::first, index);
+    const UpdateArray& array = placed.array;
+    const std::int64_t i = index - placed.first;
     UpdateFault fault = UpdateFault::none;
     with_functor(UpdateRules{}, array.rule, [&]<class Rule>(std::type_identity<Rule>) {
       fault = array.dtype == Dtype::f64 ? update<double>(array, Rule{}, i)
