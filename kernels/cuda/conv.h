@@ -9,78 +9,33 @@
 #include "kernels/cuda/cudnn/cudnn_dispatch.h"
 #include "kernels/cuda/runtime/device_backend.h"
 #include "kernels/cuda/runtime/scratch.h"
-#include "kernels/host_device/windows.h"
+#include "kernels/cuda/unfold.h"
 
 namespace sotto {
 
-// patches[n, position, (channel, tap)] = the pixel under the tap at the position, zero in the
-// padding.
-template <class Bits>
-struct Unfold {
-  Geometry g;
-  View x;
-  Bits* patches;
-  HD void operator()(std::int64_t index) const {
-    const Window& w = g.window;
-    const std::int64_t taps = w.positions(), columns = g.channels * taps;
-    const std::int64_t column = index % columns, row = index / columns;
-    const Coord3 position = coord3(row % g.positions(), g.out), k = coord3(column % taps, w.kernel);
-    std::int64_t from = row / g.positions() * x.stride[0] + column / taps * x.stride[1];
-    bool inside = true;
-    for (int axis = 0; axis < 3; ++axis) {
-      const std::int64_t at =
-          position.at[axis] * w.stride[axis] - w.before[axis] + k.at[axis] * w.dilation[axis];
-      inside = inside && at >= 0 && at < g.in[axis];
-      from += at * x.stride[axis + 2];
-    }
-    patches[index] = inside ? x.as<const Bits>()[from] : Bits{0};
+// y[n] = (rows[n], grads[n], inputs[n])
+struct WriteNorms {
+  const double *rows, *grads, *inputs;
+  double* y;
+  HD void operator()(std::int64_t n) const {
+    y[3 * n] = rows[n];
+    y[3 * n + 1] = grads[n];
+    y[3 * n + 2] = inputs[n];
   }
 };
 
-// The transpose of Unfold: every pixel of x gathers from the patches that contain it.
-template <class T>
-struct Fold {
-  Geometry g;
-  const T* patches;
+// y[n] = the squared norm of one sample, of any strides.
+struct SquaredNorm {
+  AxisList axes;  // the elements of one sample
   View x;
-  HD void operator()(std::int64_t index) const {
-    const std::int64_t taps = g.window.positions(), pixels = g.pixels();
-    const std::int64_t c = index % g.channels, n = index / g.channels / pixels;
-    const Coord3 pixel = coord3(index / g.channels % pixels, g.in);
-    acc_t<T> sum = 0;
-    for_each_position(g, pixel, [&](std::int64_t tap, const Coord3& p) {
-      const std::int64_t position = (p.at[0] * g.out[1] + p.at[1]) * g.out[2] + p.at[2];
-      const std::int64_t row = n * g.positions() + position;
-      sum += acc_t<T>(patches[(row * g.channels + c) * taps + tap]);
-    });
-    std::int64_t to = n * x.stride[0] + c * x.stride[1];
-    for (int axis = 0; axis < 3; ++axis) to += pixel.at[axis] * x.stride[axis + 2];
-    x.as<T>()[to] = T(sum);
-  }
-};
-
-// y[n] = (norms[n], |dy[n]|^2, |x[n]|^2)
-struct NormsOfParts {
-  AxisList of_dy, of_x;  // the elements of one sample
-  View dy, x;
-  const double* norms;
   double* y;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t n) const {
-    const double grads = squared(team, of_dy, dy, n), inputs = squared(team, of_x, x, n);
-    if (team.rank() != 0) return;
-    y[3 * n] = norms[n];
-    y[3 * n + 1] = grads;
-    y[3 * n + 2] = inputs;
-  }
-
- private:
-  template <class Team>
-  HD static double squared(const Team& team, const AxisList& axes, const View& v, std::int64_t n) {
-    return team_sum(team, axes.numel(), [&](std::int64_t i) {
-      const double value = load_as<double>(v.data, v.dtype, n * v.stride[0] + axes.offset(i));
+    const double sum = team_sum(team, axes.numel(), [&](std::int64_t i) {
+      const double value = load_as<double>(x.data, x.dtype, n * x.stride[0] + axes.offset(i));
       return value * value;
     });
+    if (team.rank() == 0) y[n] = sum;
   }
 };
 
@@ -89,6 +44,17 @@ inline AxisList sample_axes(const View& x) {
   one.size[0] = 1;
   std::fill(sum.size, sum.size + sum.rank, 1);
   return ReductionPlan(one, sum).reduced;
+}
+
+// y[n] = |x[n]|^2, in packs where samples lie without gaps.
+template <class Exec>
+void squared_norms(const Exec& exec, const View& x, double* y) {
+  const std::int64_t samples = x.size[0], each = x.numel() / samples;
+  if (!x.contiguous() && !is_channels_last(x))
+    return exec.for_each_team(samples, each, SquaredNorm{sample_axes(x), x, y});
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    dot_rows(exec, samples, each, x.as<const T>(), x.as<const T>(), y);
+  });
 }
 
 // Images [n, c, d, h, w] as a matrix [n, pixels, c]: their own memory if they are channels-last,
@@ -207,24 +173,11 @@ inline View for_channels(const View& numbers, const View& images) {
   return y;
 }
 
-template <class Exec>
-void unfold_into(const Exec& exec, const Geometry& g, const View& x, void* patches) {
-  dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
-    const std::int64_t count = g.samples * g.positions() * g.channels * g.window.positions();
-    if (count > 0) exec.for_each(count, Unfold<Bits>{g, x, static_cast<Bits*>(patches)});
-  });
-}
-
 // Calls f(first sample, count) for each chunk of samples.
 template <class F>
 void for_each_chunk(const PatchPlan& plan, F&& f) {
   const std::int64_t step = plan.samples_at_once();
   for (std::int64_t n = 0; n < plan.g.samples; n += step) f(n, std::min(step, plan.g.samples - n));
-}
-
-inline Geometry of_samples(Geometry g, std::int64_t samples) {
-  g.samples = samples;
-  return g;
 }
 
 template <class Exec>
@@ -252,10 +205,10 @@ void DeviceBackend<Exec>::conv(View x, View w, View bias, const Window& window, 
   for_each_chunk(plan, [&](std::int64_t first, std::int64_t count) {
     const Geometry g = of_samples(plan.g, count);
     const ImageRows out(exec.device(), samples_of(y, first, count));
-    unfold_into(exec, g, samples_of(x, first, count), patches.data());
+    char* const from = patches_of(exec, g, samples_of(x, first, count), patches.data());
     if (bias.data) copy(repeated(bias, count, g.positions()), out.matrix(0, g.outputs));
     for (std::int64_t group = 0; group < window.groups; ++group) {
-      exec.gemm(plan.patches(patches.data(), count, group),
+      exec.gemm(plan.patches(from, count, group),
                 over_samples(transposed(plan.weights(weights.view(), group)), count),
                 bias.data ? 1 : 0, out.matrix(group * g.group_outputs(), g.group_outputs()));
     }
@@ -312,10 +265,10 @@ void DeviceBackend<Exec>::conv_weight(View dy, View x, const Window& window, dou
       const Geometry g = of_samples(plan.g, count);
       const ImageRows grads(exec.device(), samples_of(dy, first, count));
       grads.load(*this);
-      unfold_into(exec, g, samples_of(x, first, count), patches.data());
+      char* const from = patches_of(exec, g, samples_of(x, first, count), patches.data());
       for (std::int64_t group = 0; group < window.groups; ++group) {
         const View b = grads.matrix(group * g.group_outputs(), g.group_outputs());
-        exec.gemm(transposed(joined(b)), joined(plan.patches(patches.data(), count, group)), 1,
+        exec.gemm(transposed(joined(b)), joined(plan.patches(from, count, group)), 1,
                   plan.weights(flat, group));
       }
     });
@@ -331,20 +284,23 @@ void weight_rows_into(DeviceBackend<Exec>& backend, const Exec& exec, const Patc
   const Geometry g = of_samples(plan.g, count);
   const ImageRows grads(exec.device(), dy_and_x[0]);
   grads.load(backend);
-  unfold_into(exec, g, dy_and_x[1], patches);
+  char* const from = patches_of(exec, g, dy_and_x[1], patches);
   for (std::int64_t group = 0; group < g.window.groups; ++group) {
     View c = plan.weights(rows, group);
     c = {c.data, c.dtype, 3, {count, c.size[0], c.size[1]}, {g.outputs * g.taps(), g.taps(), 1}};
     exec.gemm(transposed(grads.matrix(group * g.group_outputs(), g.group_outputs())),
-              plan.patches(patches, count, group), 0, c);
+              plan.patches(from, count, group), 0, c);
   }
 }
 
 // y [n, 3]: the squared norms of the weight gradients, of dy and of x.
 template <class Exec>
 void write_norms(const Exec& exec, View dy, View x, const double* of_rows, View y) {
-  exec.for_each_team(y.size[0], x.numel() / x.size[0],
-                     NormsOfParts{sample_axes(dy), sample_axes(x), dy, x, of_rows, y.as<double>()});
+  const std::int64_t samples = y.size[0];
+  const Scratch<double> grads(exec.device(), samples), inputs(exec.device(), samples);
+  squared_norms(exec, dy, grads.data());
+  squared_norms(exec, x, inputs.data());
+  exec.for_each(samples, WriteNorms{of_rows, grads.data(), inputs.data(), y.as<double>()});
 }
 
 template <class Exec>

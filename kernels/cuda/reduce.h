@@ -95,21 +95,38 @@ bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
   return fits;
 }
 
-// y[result] = its parts folded in order.
+// y[result] = its parts folded in order, some of which are read before they are folded.
+template <class Fold>
 struct FoldParts {
   AxisList kept_y;
-  Folding folding;
   std::int64_t results, parts;
   const double* partial;
   View y;
   HD void operator()(std::int64_t result) const {
-    double sum = folding.start();
-    for (std::int64_t part = 0; part < parts; ++part) {
-      sum = folding(sum, partial[part * results + result]);
+    constexpr int ahead = 8;
+    const double* const first = partial + result;
+    double sum = Fold::start();
+    std::int64_t part = 0;
+    for (; part + ahead <= parts; part += ahead) {
+      double read[ahead];
+      for (int k = 0; k < ahead; ++k) read[k] = first[(part + k) * results];
+      for (int k = 0; k < ahead; ++k) sum = Fold::fold(sum, read[k]);
     }
+    for (; part < parts; ++part) sum = Fold::fold(sum, first[part * results]);
     store_as(sum, y.data, y.dtype, kept_y.offset(result));
   }
 };
+
+// Calls f(std::type_identity<Fold>) for the fold of a reduction.
+template <class F>
+void with_fold(Reduction op, F&& f) {
+  switch (op) {
+    case Reduction::sum: return f(std::type_identity<SumFold>{});
+    case Reduction::max: return f(std::type_identity<MaxFold>{});
+    case Reduction::min: return f(std::type_identity<MinFold>{});
+    case Reduction::product: return f(std::type_identity<ProductFold>{});
+  }
+}
 
 // The numbers of threads and of teams that keep a large GPU busy, and the least work of each.
 inline constexpr std::int64_t busy_threads = 1 << 18, busy_teams = 1 << 11;
@@ -162,7 +179,9 @@ void DeviceBackend<Exec>::reduce(Reduction op, View x, View y) {
       exec.for_each_team(results * parts, count / parts, FoldRows<T>{fold});
     }
   });
-  exec.for_each(results, FoldParts{plan.kept_y, {op}, results, parts, partial.data(), y});
+  with_fold(op, [&]<class Fold>(std::type_identity<Fold>) {
+    exec.for_each(results, FoldParts<Fold>{plan.kept_y, results, parts, partial.data(), y});
+  });
 }
 
 template <class Exec>

@@ -43,8 +43,7 @@ bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem
 }
 
 // True if the convolution is a matrix product: a 1 x 1 window with stride 1 and no padding.
-inline bool is_product(const ConvProblem& p) {
-  const Window& w = p.window;
+inline bool is_product(const Window& w) {
   bool alone = w.groups == 1 && w.positions() == 1;
   for (int axis = 0; axis < 3; ++axis)
     alone = alone && w.stride[axis] == 1 && w.before[axis] == 0 && w.after[axis] == 0;
@@ -74,7 +73,7 @@ bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
   const View &x = problem.x, &dy = problem.y, &dw = problem.w;
   const auto last = channels_last(x, dy);
   if (!last) return false;
-  if (*last && x.dtype != dw.dtype && is_product(problem)) {
+  if (*last && x.dtype != dw.dtype && is_product(problem.window)) {
     conv_weight_product(exec, problem, beta);
     return true;
   }

@@ -1,0 +1,38 @@
+// Division by a number that stays the same, without dividing.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "core/half.h"
+
+namespace sotto {
+
+// n / divisor and the remainder, for n below 2^31, by one multiplication (Granlund and Montgomery
+// 1994, figure 4.1): with 2^shift >= divisor, multiplier / 2^32 is 2^shift / divisor - 1, rounded
+// up.
+class Reciprocal {
+ public:
+  static constexpr std::int64_t limit = std::int64_t{1} << 31;
+
+  // 0 < divisor < limit
+  explicit Reciprocal(std::int64_t divisor)
+      : divisor_(static_cast<std::uint32_t>(divisor)),
+        shift_(static_cast<std::uint32_t>(std::bit_width(divisor_ - 1))),
+        multiplier_(static_cast<std::uint32_t>(
+            (((std::uint64_t{1} << shift_) - divisor_) << 32) / divisor_ + 1)) {}
+
+  struct Parts {
+    std::uint32_t quotient, remainder;
+  };
+  HD Parts operator()(std::uint32_t n) const {
+    const auto high = static_cast<std::uint32_t>(std::uint64_t{n} * multiplier_ >> 32);
+    const std::uint32_t quotient = (high + n) >> shift_;
+    return {quotient, n - quotient * divisor_};
+  }
+
+ private:
+  std::uint32_t divisor_, shift_, multiplier_;
+};
+
+}  // namespace sotto
