@@ -8,6 +8,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -52,7 +53,7 @@ Var unary(int op, Var x, Constants constants) {
 namespace {
 
 // The bytes of a temporary gradient that is formed only to be summed.
-constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
+constexpr std::int64_t cpu_chunk_bytes = std::int64_t{8} << 20;
 
 struct BinaryGradient {
   int op;
@@ -92,7 +93,8 @@ struct BinaryGradient {
     const Tensor y = Tensor::empty(kept, arithmetic_type(dy.dtype()), dy.device());
     const std::int64_t n = dy.size(axis);
     const std::int64_t each = static_cast<std::int64_t>(dy.bytes()) / std::max<std::int64_t>(n, 1);
-    const std::int64_t step = std::max<std::int64_t>(1, chunk_bytes / (each + 1));
+    const std::int64_t step =
+        std::max<std::int64_t>(1, chunk_bytes(dy.device(), cpu_chunk_bytes) / (each + 1));
     for (std::int64_t at = 0; at < n; at += step) {
       const auto part = [&](const Tensor& x) { return x.slice(axis, at, std::min(n, at + step)); };
       const auto of = [&](int k) { return part(operand(k, dy).expand(dy.shape())); };

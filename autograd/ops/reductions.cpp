@@ -9,6 +9,7 @@
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/backend.h"
+#include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -218,14 +219,15 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
 namespace {
 
 // Limit for the copies of samples, in bytes.
-constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
+constexpr std::int64_t cpu_chunk_bytes = std::int64_t{8} << 20;
 
 // Calls f(begin, end) for ranges of samples that cover x, a few samples at a time.
 template <class F>
 void for_each_chunk(const Tensor& x, F&& f) {
   const std::int64_t n = x.size(0);
   const std::int64_t each = static_cast<std::int64_t>(x.bytes()) / std::max<std::int64_t>(n, 1);
-  const std::int64_t step = std::max<std::int64_t>(1, chunk_bytes / (each + 1));
+  const std::int64_t step =
+      std::max<std::int64_t>(1, chunk_bytes(x.device(), cpu_chunk_bytes) / (each + 1));
   for (std::int64_t at = 0; at < n; at += step) f(at, std::min(n, at + step));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -10,16 +11,16 @@ namespace sotto::detail {
 namespace {
 
 // Bytes of materialized gradients or patches that are written at a time, used and dropped.
-constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
+constexpr std::int64_t cpu_chunk_bytes = std::int64_t{16} << 20;
 
 // A materialized gradient's rounding in float is about 2^-24 of the product of its factors' norms.
 // If the gradient's norm is below this fraction of that product, rounding could show in the fifth
 // digit of the norm.
 constexpr double cancellation_fraction = 0.005;
 
-std::int64_t chunk_samples(std::size_t bytes_per_sample) {
-  return std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
+std::int64_t chunk_samples(Device device, std::size_t bytes_per_sample) {
+  const auto each = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_per_sample));
+  return std::max<std::int64_t>(1, chunk_bytes(device, cpu_chunk_bytes) / each);
 }
 
 Tensor gram(const Form& f, const Form& g);
@@ -55,7 +56,8 @@ void add_gram_of_patches(const Form& f, const Form& g, const Tensor& y) {
            p.window.positions();
   };
   const std::int64_t step =
-      images ? chunk_samples(static_cast<std::size_t>(patch_values(*images)) * size_of(f.dtype()))
+      images ? chunk_samples(f.device(),
+                             static_cast<std::size_t>(patch_values(*images)) * size_of(f.dtype()))
              : std::max<std::int64_t>(n, 1);
   for (std::int64_t group = 0; group < groups; ++group) {
     for (std::int64_t at = 0; at < n; at += step) {
@@ -146,7 +148,8 @@ Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
   const std::int64_t n = f.samples(), width = f.shape().numel();
   const bool exact = f.dtype() == Dtype::f64 || (same && f.form_data().as<Dense>());
   const Tensor y = Tensor::empty({n}, Dtype::f64, f.device());
-  const std::int64_t step = chunk_samples(static_cast<std::size_t>(width) * size_of(f.dtype()));
+  const std::int64_t step =
+      chunk_samples(f.device(), static_cast<std::size_t>(width) * size_of(f.dtype()));
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);
     const PerSampleGrad left = f.slice(at, end), right = g.slice(at, end);

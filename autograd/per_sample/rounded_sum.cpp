@@ -6,6 +6,7 @@
 #include "autograd/per_sample/weighted_sum.h"
 #include "autograd/per_sample/weighted_sum_bf16.h"
 #include "kernels/backend.h"
+#include "kernels/chunk_bytes.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
 
@@ -20,7 +21,7 @@ constexpr double max_samples = 96, max_positions = 32;
 // a single image has more.
 constexpr std::int64_t max_images = 32, max_image_rows = 256;
 // Bytes of gradients that are materialized at a time and added.
-constexpr std::int64_t materialized_at_once = std::int64_t{1} << 18;
+constexpr std::int64_t cpu_chunk_bytes = std::int64_t{1} << 18;
 
 // Adds w[n] x[n] for each n, each as one term.
 void add_terms(const Tensor& x, const Tensor& weights, const RoundedSum& sum) {
@@ -61,7 +62,8 @@ std::int64_t max_together(const Form& form, std::int64_t uses) {
 void add_each(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
   const std::int64_t n = gradient.samples();
   const auto bytes = n == 0 ? 0 : static_cast<std::int64_t>(gradient.materialized_bytes()) / n;
-  const std::int64_t step = std::max<std::int64_t>(1, materialized_at_once / (bytes + 1));
+  const std::int64_t step =
+      std::max<std::int64_t>(1, chunk_bytes(weights.device(), cpu_chunk_bytes) / (bytes + 1));
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);
     add_terms(gradient.slice(at, end).materialize(), weights.slice(0, at, end), sum);
