@@ -27,7 +27,6 @@ struct Outcome {
   std::string ledger;
   double epsilon = 0;
   std::vector<double> bounds;
-  bool operator==(const Outcome&) const = default;
 };
 
 // Units of up to five rows, some of which have none.
@@ -72,7 +71,10 @@ Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = 
   const auto all = train_on_ranks(std::max(1, ranks), body);
   outcome.ledger = text_of(place.path());
   outcome.weights = all[0]->weights();
-  for (const auto& training : all) CHECK(training->weights() == outcome.weights);
+  for (const auto& training : all) {
+    const bool same_on_every_rank = training->weights() == outcome.weights;
+    CHECK(same_on_every_rank);
+  }
   return outcome;
 }
 
@@ -82,7 +84,8 @@ void check_every_number_of_ranks(const OptionsFor& options, const LedgerHeader& 
   for (const int ranks : numbers) {
     CAPTURE(ranks);
     const Outcome together = outcome(ranks, options, header);
-    CHECK(together.weights == alone.weights);
+    const bool same_weights = together.weights == alone.weights;
+    CHECK(same_weights);
     CHECK(together.ledger == alone.ledger);
     CHECK(together.epsilon == alone.epsilon);
     CHECK(together.bounds == alone.bounds);
