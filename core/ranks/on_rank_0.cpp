@@ -50,6 +50,15 @@ std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
   return values.take_all<std::vector<std::byte>>();
 }
 
+void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,
+               const std::function<void()>& f) {
+  if (!ranks) return f();
+  on_rank_0(*ranks, place, [&] {
+    f();
+    return std::vector<std::byte>();
+  });
+}
+
 void fail_together(Ranks& ranks, const std::function<void()>& f) {
   try {
     f();

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -70,6 +71,10 @@ class UnpackedValues {
 // std::runtime_error. The run goes on.
 std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
                                  const std::function<std::vector<std::byte>()>& f);
+
+// Calls `f` on rank 0, as above, or without ranks (null) here.
+void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,
+               const std::function<void()>& f);
 
 // Calls `f`. If it throws, the run fails on every rank, with the message.
 void fail_together(Ranks& ranks, const std::function<void()>& f);

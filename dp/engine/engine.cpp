@@ -68,6 +68,10 @@ void Engine::load_state(const TensorFile& file) {
   parts_->load(engine_state(file));
 }
 
+std::shared_ptr<Ranks> Engine::ranks() const {
+  return parts_->shared ? parts_->options.ranks : nullptr;
+}
+
 double Engine::delta() const { return parts_->options.delta; }
 Ledger Engine::ledger() const { return parts_->ledger; }
 double Engine::noise_multiplier() const { return parts_->noise_multiplier(); }

@@ -19,6 +19,7 @@
 #include "nn/data/dataset.h"
 
 namespace sotto {
+class Ranks;
 class Tape;
 struct TensorFile;
 namespace nn {
@@ -115,6 +116,8 @@ class Engine {
   // after new releases.
   double epsilon() const;
   double delta() const;
+  // The ranks of a distributed run (EngineOptions::ranks); null for one rank.
+  std::shared_ptr<Ranks> ranks() const;
   // A handle of the ledger's run that the engine's releases belong to.
   Ledger ledger() const;
   // The privacy statement as of now: the guarantee, for whom, and under which assumptions.

@@ -350,10 +350,7 @@ void Engine::Parts::check_state(const EngineState& state) const {
 }
 
 void Engine::Parts::load_together(const TensorFile& file) {
-  on_rank_0(shared->ranks(), "Engine::load_state", [&] {
-    load(engine_state(file));
-    return std::vector<std::byte>();
-  });
+  by_rank_0(options.ranks, "Engine::load_state", [&] { load(engine_state(file)); });
   share_progress();
 }
 

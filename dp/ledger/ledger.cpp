@@ -77,11 +77,8 @@ Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
 void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
                     const std::optional<EpochPosition>& position) {
-  if (!ranks_) return locked()->record(event, draw, budget_check, position);
-  sotto::on_rank_0(*ranks_, "Ledger::record", [&] {
-    locked()->record(event, draw, budget_check, position);
-    return std::vector<std::byte>();
-  });
+  by_rank_0(ranks_, "Ledger::record",
+            [&] { locked()->record(event, draw, budget_check, position); });
 }
 
 void Ledger::settle() {

@@ -1,5 +1,6 @@
 // An engine on several ranks: the same bits for every number of ranks.
 #include <cstring>
+#include <filesystem>
 
 #include <sys/random.h>
 
@@ -179,6 +180,55 @@ TEST_CASE("more ranks than units, empty batches and more ranks than elements are
         return options;
       },
       {}, {5, 12});
+}
+
+// Makes steps on `ranks` ranks (0: without) from the checkpoint `file`, if there is one, and saves
+// another. Returns the weights.
+std::vector<double> go_on(int ranks, const std::string& ledger_file, const std::string& file,
+                          std::int64_t steps_to_make) {
+  const bool resumed = std::filesystem::exists(file);
+  const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
+    EngineOptions options = small_batches();
+    const auto open = [&] {
+      return resumed ? Ledger::resume(ledger_file, checkpoint_mark(file))
+                     : Ledger::create(ledger_file);
+    };
+    if (ranks > 0) options.ranks = own;
+    const Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, open) : open();
+    Engine engine(training.model, *training.optimizer, population, ledger, options);
+    nn::MovingAverage average(training.model, 0.9);
+    if (resumed) load_checkpoint(file, training.model, *training.optimizer, engine, &average);
+    for (std::int64_t step = 0; step < steps_to_make; ++step) {
+      engine.step(loss_of(training.data, training.model));
+      average.update();
+    }
+    save_checkpoint(file, training.model, *training.optimizer, engine, ledger, &average);
+  };
+  return train_on_ranks(std::max(1, ranks), body)[0]->weights();
+}
+
+TEST_CASE("a checkpoint is the same file for every number of ranks, and any number resumes it") {
+  const auto saved = [](int ranks, const std::string& ledger, const std::string& file) {
+    go_on(ranks, ledger, file, 4);
+    return text_of(file);
+  };
+  const Place place, other;
+  const std::string ledger = place.path(), file = ledger + ".state";
+  const std::string alone = saved(0, ledger, file);
+  CHECK((saved(3, other.path(), other.path() + ".state") == alone));
+  const std::string ledger_text = text_of(ledger);
+  const auto resumed = [&](int ranks) {
+    std::ofstream(ledger) << ledger_text;
+    std::ofstream(file) << alone;
+    std::vector<double> weights = go_on(ranks, ledger, file, 3);
+    return std::pair(std::move(weights), text_of(file));
+  };
+  const auto by_one = resumed(0);
+  for (const int ranks : {1, 2, 4, 7}) {
+    CAPTURE(ranks);
+    const bool same = resumed(ranks) == by_one;
+    CHECK(same);
+  }
 }
 
 }  // namespace
