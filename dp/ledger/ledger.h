@@ -1,5 +1,5 @@
 // The privacy ledger: a write-ahead record of every release, which the accountant composes. On disk
-// it is a text file that several runs on one data set may share. docs/reference/ledger-format.md
+// it is a text file that several runs on one data set may share. docs/appendix/ledger-format.md
 // describes it, and docs/appendix/proofs-accounting.md, section 4, argues that a crash can only
 // make it count too much.
 #pragma once

@@ -1,5 +1,5 @@
 // The text of a ledger file: JSON lines, each with a checksum over all lines before it.
-// docs/reference/ledger-format.md describes the format.
+// docs/appendix/ledger-format.md describes the format.
 #pragma once
 
 #include <cstddef>
