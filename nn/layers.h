@@ -9,7 +9,7 @@
 #include "nn/layers/embedding_bag.h"
 #include "nn/layers/lora.h"
 #include "nn/layers/loss_layers.h"
-#include "nn/layers/more_layers.h"
 #include "nn/layers/norm_layers.h"
 #include "nn/layers/recurrent_layers.h"
+#include "nn/layers/resampling_layers.h"
 #include "nn/layers/shape_layers.h"

@@ -10,7 +10,7 @@
 #include "autograd/segment.h"
 #include "core/allocator/allocator.h"
 #include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/inspect.h"
+#include "nn/model_summary.h"
 
 namespace sotto::nn {
 

@@ -71,44 +71,4 @@ double one_run_p_value(std::int64_t canaries, std::int64_t guesses, std::int64_t
 OneRunAudit one_run_audit(std::span<const double> scores, const std::vector<bool>& included,
                           const OneRunOptions& options = {});
 
-struct TradeOffOptions {
-  double confidence = 0.95;
-  double delta = 1e-5;
-};
-
-// The errors of the test that guesses "in" from the threshold upwards.
-struct TestErrors {
-  double threshold = 0;
-  std::int64_t false_positives = 0, without = 0;  // out of `without` runs
-  std::int64_t false_negatives = 0, with = 0;
-  // Clopper-Pearson limits of their probabilities, which hold together.
-  double max_false_positives = 1, max_false_negatives = 1;
-};
-
-// The result of clopper_pearson_audit().
-struct ClopperPearsonAudit {
-  // For any mechanism: the larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR)
-  // (Kairouz, Oh and Viswanath 2015).
-  double epsilon = 0;
-  TestErrors errors;
-  // If the two hypotheses are as hard to distinguish as N(0, 1) and N(mu, 1), as for the Gaussian
-  // mechanism without sampling: lower bounds on mu (Nasr et al. 2023), and on its epsilon.
-  double mu = 0;
-  double gaussian_epsilon = 0;
-  TestErrors gaussian_errors;
-  double delta = 0;
-  double confidence = 0;
-  std::string in_words() const;
-};
-
-// Lower bounds from scores of independent runs without and with a canary, or of independent
-// canaries of one run. Each of the two bounds holds with probability at least `confidence`; both
-// hold together with at least 2 confidence - 1. Thresholds are chosen on the scores with an even
-// index, and errors counted on those with an odd one, so the order of the scores must not depend on
-// their values. Throws std::invalid_argument unless there are two or more scores of each kind, none
-// of them NaN, confidence is in (0, 1) and delta in (0, 1).
-ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
-                                          std::span<const double> with,
-                                          const TradeOffOptions& options = {});
-
 }  // namespace sotto::inline dp

@@ -1,6 +1,8 @@
 // Elementwise nonlinearities as modules. The formulas are in kernels/functors.
 #pragma once
 
+#include <memory>
+
 #include "autograd/ops/elementwise.h"
 #include "nn/module.h"
 
@@ -101,6 +103,17 @@ class TemperedSigmoid final : public Module {
 
  private:
   double scale_, temperature_, offset_;
+};
+
+// max(0, x) + weight min(0, x), with one weight, or one for each of `parameters` channels;
+// initially 0.25.
+class PRelu final : public Module {
+ public:
+  explicit PRelu(std::int64_t parameters = 1);
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override { visitor("weight", weight); }
+
+  std::unique_ptr<Parameter> weight;
 };
 
 }  // namespace sotto::nn

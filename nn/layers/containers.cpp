@@ -1,5 +1,7 @@
 #include "nn/layers/containers.h"
 
+#include "autograd/ops/elementwise.h"
+
 namespace sotto::nn {
 
 Module& ModuleList::operator[](int index) {
@@ -30,5 +32,7 @@ void ModuleDict::check_key(const std::string& key) const {
         "ModuleDict: the key \"{}\" is empty or holds a dot", key);
   check(!contains(key), "ModuleDict: the key \"{}\" is already used", key);
 }
+
+Var Residual::forward(const Var& x) { return x + inner_->forward(x); }
 
 }  // namespace sotto::nn

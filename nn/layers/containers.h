@@ -58,4 +58,16 @@ class ModuleDict final : public Module {
   std::map<std::string, std::unique_ptr<Module>> modules_;
 };
 
+// x + inner(x).
+class Residual final : public Module {
+ public:
+  template <std::derived_from<Module> M>
+  explicit Residual(M inner) : inner_(std::make_unique<M>(std::move(inner))) {}
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override { visitor("inner", *inner_); }
+
+ private:
+  std::unique_ptr<Module> inner_;
+};
+
 }  // namespace sotto::nn

@@ -6,6 +6,7 @@
 #include "autograd/ops/linear.h"
 #include "autograd/ops/shape_ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/functional.h"
 #include "nn/init.h"
 
 namespace sotto::nn {
@@ -59,5 +60,22 @@ Dropout::Dropout(double rate) : rate_(rate) {
 }
 
 Var Dropout::forward(const Var& x) { return dropout(x, rate_); }
+
+Bilinear::Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias) {
+  check(in1 >= 1 && in2 >= 1 && out >= 1, "Bilinear: {} and {} inputs, {} outputs", in1, in2, out);
+  const double bound = 1 / std::sqrt(static_cast<double>(in1));
+  weight = std::make_unique<Parameter>(random_uniform({out, in1, in2}, -bound, bound));
+  if (with_bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
+}
+
+Var Bilinear::forward(const Var& x1, const Var& x2) {
+  Tape& tape = x1.tape();
+  return bilinear(x1, x2, tape.use(*weight), bias ? std::optional(tape.use(*bias)) : std::nullopt);
+}
+
+void Bilinear::visit(const Visitor& visitor) {
+  visitor("weight", weight);
+  visitor("bias", bias);
+}
 
 }  // namespace sotto::nn

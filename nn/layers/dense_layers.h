@@ -66,4 +66,18 @@ class Dropout final : public Module {
   double rate_;
 };
 
+// y[.., o] = sum_ij x1[.., i] weight[o, i, j] x2[.., j] + bias[o]; both are initially uniform in
+// +-1 / sqrt(in1).
+class Bilinear final : public Module {
+ public:
+  Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias = true);
+  // Uses x as both inputs.
+  Var forward(const Var& x) override { return forward(x, x); }
+  Var forward(const Var& x1, const Var& x2);
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight;  // [out, in1, in2]
+  std::unique_ptr<Parameter> bias;    // [out], or null
+};
+
 }  // namespace sotto::nn

@@ -121,4 +121,8 @@ void Standardize::visit(const Visitor& visitor) {
   visitor("deviation", deviation);
 }
 
+Var LocalResponseNorm::forward(const Var& x) {
+  return local_response_norm(x, size_, alpha_, beta_, k_);
+}
+
 }  // namespace sotto::nn

@@ -107,4 +107,17 @@ class Standardize final : public Module {
   std::unique_ptr<Parameter> deviation;  // [columns]
 };
 
+// nn::local_response_norm over `size` adjacent channels.
+class LocalResponseNorm final : public Module {
+ public:
+  explicit LocalResponseNorm(std::int64_t size, double alpha = 1e-4, double beta = 0.75,
+                             double k = 1)
+      : size_(size), alpha_(alpha), beta_(beta), k_(k) {}
+  Var forward(const Var& x) override;
+
+ private:
+  std::int64_t size_;
+  double alpha_, beta_, k_;
+};
+
 }  // namespace sotto::nn

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <sotto/dp/audit/audit.h>
+#include <sotto/dp/audit/clopper_pearson_audit.h>
 #include <sotto/nn/data/dataset.h>
 #include "samples/audit/options.h"
 

@@ -14,6 +14,7 @@
 #include <sotto/dp/accounting/ledger_epsilon.h>
 #include <sotto/dp/audit/audit.h>
 #include <sotto/dp/audit/canaries.h>
+#include <sotto/dp/audit/clopper_pearson_audit.h>
 #include <sotto/memory/accumulation.h>
 #include <sotto/memory/captured_loss.h>
 #include <sotto/memory/profiling/timeline.h>
@@ -22,7 +23,6 @@
 #include <sotto/nn/data/idx.h>
 #include <sotto/nn/functional.h>
 #include <sotto/nn/init.h>
-#include <sotto/nn/inspect.h>
 #include <sotto/nn/optim/moving_average.h>
 #include <sotto/nn/optim/update_sink.h>
 #include <sotto/nn/state.h>

@@ -2,10 +2,11 @@
 #include "autograd/ops.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/convert.h"
 #include "nn/functional.h"
 #include "nn/init.h"
-#include "nn/inspect.h"
 #include "nn/layers.h"
+#include "nn/model_summary.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 

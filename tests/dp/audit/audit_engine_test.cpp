@@ -8,6 +8,7 @@
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/audit/audit.h"
 #include "dp/audit/canaries.h"
+#include "dp/audit/clopper_pearson_audit.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
 #include "dp/noise/gaussian_mechanism.h"

@@ -1,5 +1,6 @@
 // Lower bounds on epsilon from scores, against mechanisms whose privacy is known exactly.
 #include "dp/audit/audit.h"
+#include "dp/audit/clopper_pearson_audit.h"
 
 #include <array>
 #include <bit>

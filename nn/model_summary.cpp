@@ -1,4 +1,4 @@
-#include "nn/inspect.h"
+#include "nn/model_summary.h"
 
 #include <cxxabi.h>
 #include <cstdlib>
@@ -138,15 +138,6 @@ std::string summary(Module& model, const Tensor& input) {
   }
   for (const Parameter* p : model.parameters()) all_parameter_bytes += bytes_of(p->value);
   return text + line("all", "", bytes, model.parameter_count(), all_parameter_bytes);
-}
-
-GroupNorm group_norm_for_batch_norm(const Tensor& weight, const Tensor& bias, std::int64_t groups) {
-  check(weight.rank() == 1 && weight.shape() == bias.shape(),
-        "group_norm_for_batch_norm: weight {} and bias {}", weight.shape(), bias.shape());
-  GroupNorm layer(groups, weight.size(0));
-  layer.weight->value = clone(weight);
-  layer.bias->value = clone(bias);
-  return layer;
 }
 
 }  // namespace sotto::nn

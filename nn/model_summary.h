@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "nn/layers/norm_layers.h"
 #include "nn/module.h"
 
 namespace sotto::nn {
@@ -20,10 +19,5 @@ std::string to_string(Module& module);
 // the number and bytes of its parameters. A module that was not called through operator() has no
 // shape. The last line sums the results of the modules without children.
 std::string summary(Module& model, const Tensor& input);
-
-// A group norm that replaces a batch norm of as many channels and takes over its scale and shift,
-// so that a model that mixes samples can be trained privately. The running statistics are not
-// transferred: some training has to follow. weight and bias [c].
-GroupNorm group_norm_for_batch_norm(const Tensor& weight, const Tensor& bias, std::int64_t groups);
 
 }  // namespace sotto::nn

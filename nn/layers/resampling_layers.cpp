@@ -1,10 +1,8 @@
-#include "nn/layers/more_layers.h"
+#include "nn/layers/resampling_layers.h"
 
 #include <cmath>
+#include <optional>
 
-#include "autograd/ops/elementwise.h"
-#include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/functional.h"
 #include "nn/init.h"
 
 namespace sotto::nn {
@@ -43,36 +41,5 @@ void ConvTranspose<axes>::visit(const Visitor& visitor) {
 template class ConvTranspose<1>;
 template class ConvTranspose<2>;
 template class ConvTranspose<3>;
-
-PRelu::PRelu(std::int64_t parameters) {
-  check(parameters >= 1, "PRelu: {} parameters", parameters);
-  constexpr double start = 0.25;
-  weight = std::make_unique<Parameter>(full({parameters}, start));
-}
-
-Var PRelu::forward(const Var& x) { return prelu(x, x.tape().use(*weight)); }
-
-Bilinear::Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias) {
-  check(in1 >= 1 && in2 >= 1 && out >= 1, "Bilinear: {} and {} inputs, {} outputs", in1, in2, out);
-  const double bound = 1 / std::sqrt(static_cast<double>(in1));
-  weight = std::make_unique<Parameter>(random_uniform({out, in1, in2}, -bound, bound));
-  if (with_bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
-}
-
-Var Bilinear::forward(const Var& x1, const Var& x2) {
-  Tape& tape = x1.tape();
-  return bilinear(x1, x2, tape.use(*weight), bias ? std::optional(tape.use(*bias)) : std::nullopt);
-}
-
-void Bilinear::visit(const Visitor& visitor) {
-  visitor("weight", weight);
-  visitor("bias", bias);
-}
-
-Var LocalResponseNorm::forward(const Var& x) {
-  return local_response_norm(x, size_, alpha_, beta_, k_);
-}
-
-Var Residual::forward(const Var& x) { return x + inner_->forward(x); }
 
 }  // namespace sotto::nn

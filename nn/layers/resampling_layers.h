@@ -1,9 +1,8 @@
-// Less common layers over images and features. A size is given once for each spatial axis, or once
-// for all.
+// Layers that change the size of images [n, c, spatial...]: transposed convolution, interpolation,
+// and further kinds of pooling. A size is given once for each spatial axis, or once for all.
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "autograd/ops/resampling.h"
 #include "nn/module.h"
@@ -49,6 +48,7 @@ class Upsample final : public Module {
   UpsampleOptions options_;
 };
 
+// sotto::adaptive_max_pool to the given spatial sizes.
 class AdaptiveMaxPool final : public Module {
  public:
   explicit AdaptiveMaxPool(const Shape& output) : output_(output) {}
@@ -58,6 +58,7 @@ class AdaptiveMaxPool final : public Module {
   Shape output_;
 };
 
+// sotto::lp_pool with exponent p.
 class LpPool final : public Module {
  public:
   LpPool(double p, const PoolOptions& options) : p_(p), options_(options) {}
@@ -66,55 +67,6 @@ class LpPool final : public Module {
  private:
   double p_;
   PoolOptions options_;
-};
-
-// max(0, x) + weight min(0, x), with one weight, or one for each of `parameters` channels;
-// initially 0.25.
-class PRelu final : public Module {
- public:
-  explicit PRelu(std::int64_t parameters = 1);
-  Var forward(const Var& x) override;
-  void visit(const Visitor& visitor) override { visitor("weight", weight); }
-
-  std::unique_ptr<Parameter> weight;
-};
-
-// y[.., o] = sum_ij x1[.., i] weight[o, i, j] x2[.., j] + bias[o]; both are initially uniform in
-// +-1 / sqrt(in1).
-class Bilinear final : public Module {
- public:
-  Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias = true);
-  // Uses x as both inputs.
-  Var forward(const Var& x) override { return forward(x, x); }
-  Var forward(const Var& x1, const Var& x2);
-  void visit(const Visitor& visitor) override;
-
-  std::unique_ptr<Parameter> weight;  // [out, in1, in2]
-  std::unique_ptr<Parameter> bias;    // [out], or null
-};
-
-class LocalResponseNorm final : public Module {
- public:
-  explicit LocalResponseNorm(std::int64_t size, double alpha = 1e-4, double beta = 0.75,
-                             double k = 1)
-      : size_(size), alpha_(alpha), beta_(beta), k_(k) {}
-  Var forward(const Var& x) override;
-
- private:
-  std::int64_t size_;
-  double alpha_, beta_, k_;
-};
-
-// x + inner(x).
-class Residual final : public Module {
- public:
-  template <std::derived_from<Module> M>
-  explicit Residual(M inner) : inner_(std::make_unique<M>(std::move(inner))) {}
-  Var forward(const Var& x) override;
-  void visit(const Visitor& visitor) override { visitor("inner", *inner_); }
-
- private:
-  std::unique_ptr<Module> inner_;
 };
 
 }  // namespace sotto::nn

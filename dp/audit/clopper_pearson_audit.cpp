@@ -1,11 +1,13 @@
-#include "dp/audit/audit.h"
+#include "dp/audit/clopper_pearson_audit.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "core/error.h"
 #include "dp/accounting/gdp.h"
+#include "dp/audit/audit.h"
 #include "dp/numerics/binomial.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/numerics/root_search.h"
@@ -71,7 +73,7 @@ struct Half {
 // The threshold with the best claim on this half, at a confidence that makes all its claims hold
 // together: otherwise a lucky one far out in the tails would be chosen, which the other half would
 // not confirm.
-double best_threshold(const Half& half, Claim claim, const TradeOffOptions& options) {
+double best_threshold(const Half& half, Claim claim, const ClopperPearsonOptions& options) {
   std::vector<double> all = half.without;
   all.insert(all.end(), half.with.begin(), half.with.end());
   std::sort(all.begin(), all.end());
@@ -100,7 +102,7 @@ void check_scores(const char* kind, std::span<const double> scores) {
 
 ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
                                           std::span<const double> with,
-                                          const TradeOffOptions& options) {
+                                          const ClopperPearsonOptions& options) {
   check_scores("without", without);
   check_scores("with", with);
   check(options.confidence > 0 && options.confidence < 1,
