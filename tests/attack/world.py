@@ -13,7 +13,7 @@ import tempfile
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "samples"))
 from programs import charged, read_checkpoint, run_program, state_of
 
-PROGRAMS = ("mnist", "audit", "footprint", "memory_tour", "privacy_budget", "devices")
+PROGRAMS = ("mnist", "audit", "memory_profile", "memory_tour", "privacy_budget", "devices")
 HANG = 60  # seconds, of programs that take less than one
 
 
@@ -51,7 +51,7 @@ class World:
             (self.training(), ("--report", "--json")),
             ([self.audit, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40",
               "--threads", "1"], ("--report", "--json")),
-            ([self.footprint, "--batch-size", "2", "--threads", "1"], ("--report", "--json")),
+            ([self.memory_profile, "--batch-size", "2", "--threads", "1"], ("--report", "--json")),
             ([self.memory_tour, "--width", "8", "--layers", "2", "--batch-size", "16"],
              ("--report", "--json")),
             ([self.privacy_budget, "spent", "--noise-multiplier", "4", "--sampling-rate", "1",

@@ -24,7 +24,7 @@ for document in README.md copyright docs; do
 done
 
 # Installed programs run from where they are, under names of ours.
-for program in audit devices footprint memory-tour mnist privacy-budget; do
+for program in audit devices memory-profile memory-tour mnist privacy-budget; do
   installed=$(find "$work/root" -path "*/bin/sotto-$program")
   [ -n "$installed" ] || { echo "sotto-$program was not installed" >&2; exit 1; }
   LD_LIBRARY_PATH=$(dirname "$(dirname "$prefix")") "$installed" --help >"$work/help"

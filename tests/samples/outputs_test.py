@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the samples with outputs that are closed, full, not regular files, or files that must not be replaced.
 
-Usage: outputs_test.py MNIST AUDIT FOOTPRINT MEMORY_TOUR PRIVACY_BUDGET DEVICES [unittest options]
+Usage: outputs_test.py MNIST AUDIT MEMORY_PROFILE MEMORY_TOUR PRIVACY_BUDGET DEVICES [unittest options]
 """
 
 import json
@@ -14,7 +14,7 @@ import unittest
 
 from programs import Case, run_program as run, take_programs
 
-MNIST, AUDIT, FOOTPRINT, TOUR, BUDGET, DEVICES = take_programs(6)
+MNIST, AUDIT, MEMORY_PROFILE, TOUR, BUDGET, DEVICES = take_programs(6)
 TRAIN = [MNIST, "--train-size", "200", "--test-size", "20", "--batch-size", "32", "--threads", "1",
          "--noise-multiplier", "2", "--steps", "2", "--quiet"]
 # The command of each program that writes files, and its options that name a file.
@@ -22,14 +22,14 @@ WRITERS = [
     (TRAIN, ["--report", "--json"]),
     ([AUDIT, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40", "--threads",
       "1", "--quiet"], ["--report", "--json"]),
-    ([FOOTPRINT, "--batch-size", "2", "--threads", "1"], ["--report", "--json"]),
+    ([MEMORY_PROFILE, "--batch-size", "2", "--threads", "1"], ["--report", "--json"]),
     ([TOUR, "--width", "8", "--layers", "2", "--batch-size", "16"], ["--report", "--json"]),
     ([BUDGET, "spent", "--noise-multiplier", "4", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"], ["--report"]),
 ]
 OUTPUTS = [(command, option) for command, options in WRITERS for option in options]
 # Commands that write no file, only text.
 SPEAKERS = [command for command, _ in WRITERS] + [[DEVICES]] + [
-    [program, "--help"] for program in (MNIST, AUDIT, FOOTPRINT, TOUR, BUDGET)]
+    [program, "--help"] for program in (MNIST, AUDIT, MEMORY_PROFILE, TOUR, BUDGET)]
 
 
 class Outputs(Case):
@@ -68,7 +68,7 @@ class StandardFiles(Outputs):
                 self.assertIn(done.returncode, (1, 128 + signal.SIGPIPE), done)
 
     def test_errors_keep_their_status_when_standard_error_is_closed(self):
-        for program in (MNIST, AUDIT, FOOTPRINT, TOUR, BUDGET, DEVICES):
+        for program in (MNIST, AUDIT, MEMORY_PROFILE, TOUR, BUDGET, DEVICES):
             with self.subTest(program=program):
                 self.assertEqual(run([program, "--bogus"], [2]).returncode, 2)
                 self.assertEqual(run([program, "--bogus"], [0, 1, 2]).returncode, 1)

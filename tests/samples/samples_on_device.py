@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the samples that have --device on a GPU that is pretended (fake_gpu.cpp).
 
-Usage: samples_on_device.py PATH_OF_MNIST PATH_OF_AUDIT PATH_OF_FOOTPRINT [unittest options]
+Usage: samples_on_device.py PATH_OF_MNIST PATH_OF_AUDIT PATH_OF_MEMORY_PROFILE [unittest options]
 """
 
 import json
@@ -110,10 +110,10 @@ class OnDevice(Case):
         self.assertGreater(found["one_run"]["epsilon"], 0.5)
         self.assertLess(found["one_run"]["epsilon"], found["accountant"])
 
-    def test_a_footprint_is_of_the_device_s_memory(self):
+    def test_a_memory_profile_is_of_the_device_s_memory(self):
         found = []
         for device in ([], GPU):
-            self.done("footprint", *ALONE, "--model", "ffnn", "--batch-size", "8", "--json",
+            self.done("memory_profile", *ALONE, "--model", "ffnn", "--batch-size", "8", "--json",
                       self.path("found.json"), *device)
             with open(self.path("found.json"), encoding="utf-8") as file:
                 found.append(json.load(file))
@@ -130,7 +130,7 @@ class OnDevice(Case):
 
     def test_a_device_that_cannot_be_used_is_refused_before_anything_is_read_or_written(self):
         save = ["--data", self.path("nowhere"), "--save", self.path("model")]
-        for program, files in (("mnist", save), ("audit", save[:2]), ("footprint", [])):
+        for program, files in (("mnist", save), ("audit", save[:2]), ("memory_profile", [])):
             self.refuse(program, "there are 1 GPUs", "--device", "cuda:1", *files)
             self.refuse(program, '"tpu"', "--device", "tpu", *files)
             with unittest.mock.patch.dict(os.environ, {"SOTTO_CUDA_LIBRARY": "/nowhere/lib.so"}):
@@ -139,6 +139,6 @@ class OnDevice(Case):
 
 
 if __name__ == "__main__":
-    PROGRAMS = dict(zip(("mnist", "audit", "footprint"), take_programs(3)))
+    PROGRAMS = dict(zip(("mnist", "audit", "memory_profile"), take_programs(3)))
     mnist_runs.MNIST = PROGRAMS["mnist"]
     unittest.main()

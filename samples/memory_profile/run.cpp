@@ -1,4 +1,4 @@
-#include "samples/footprint/run.h"
+#include "samples/memory_profile/run.h"
 
 #include <memory>
 #include <numeric>
@@ -9,7 +9,7 @@
 #include <sotto/nn/data/batch_loader.h>
 #include "samples/models/registry.h"
 
-namespace sotto::footprint {
+namespace sotto::memory_profile {
 
 namespace {
 
@@ -100,7 +100,7 @@ Findings run(const Options& options) {
   memory::Timeline timeline({.device = options.device});
   training.step();
   timeline.stop();
-  check(!timeline.forgot(), "footprint: the step allocates too often to be recorded");
+  check(!timeline.forgot(), "memory_profile: the step allocates too often to be recorded");
   return {.plan = training.plan(),
           .parameters = training.parameters(),
           .statistics = bytes.statistics(),
@@ -114,4 +114,4 @@ Findings run(const Options& options) {
           .phases = timeline.phases()};
 }
 
-}  // namespace sotto::footprint
+}  // namespace sotto::memory_profile

@@ -1,10 +1,10 @@
-#include "samples/footprint/options.h"
+#include "samples/memory_profile/options.h"
 
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/models/registry.h"
 
-namespace sotto::footprint {
+namespace sotto::memory_profile {
 
 namespace {
 
@@ -82,4 +82,4 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   return o;
 }
 
-}  // namespace sotto::footprint
+}  // namespace sotto::memory_profile

@@ -1,4 +1,4 @@
-#include "samples/footprint/page.h"
+#include "samples/memory_profile/page.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "samples/report/charts.h"
 #include "samples/report/report_style.h"
 
-namespace sotto::footprint {
+namespace sotto::memory_profile {
 
 namespace {
 
@@ -231,7 +231,7 @@ nlohmann::json curve_json(const memory::Timeline::Curve& curve) {
 }  // namespace
 
 std::string to_html(const Options& options, const Findings& found) {
-  const std::string title = fmt::format("Footprint of {}", options.model);
+  const std::string title = fmt::format("Memory profile of {}", options.model);
   return fmt::format(
              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
@@ -284,4 +284,4 @@ std::string to_text(const Findings& found) {
   return text;
 }
 
-}  // namespace sotto::footprint
+}  // namespace sotto::memory_profile

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "samples/footprint/run.h"
+#include "samples/memory_profile/run.h"
 
-namespace sotto::footprint {
+namespace sotto::memory_profile {
 
 // Returns a whole page: UTF-8, well-formed as XML.
 std::string to_html(const Options& options, const Findings& found);
@@ -15,4 +15,4 @@ nlohmann::json to_json(const Options& options, const Findings& found);
 // Returns a few lines for a terminal.
 std::string to_text(const Findings& found);
 
-}  // namespace sotto::footprint
+}  // namespace sotto::memory_profile

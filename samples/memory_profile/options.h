@@ -1,4 +1,4 @@
-// The command line of the sample footprint.
+// The command line of the sample memory_profile.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <sotto/core/device.h>
 #include <sotto/memory/planning/policy.h>
 
-namespace sotto::footprint {
+namespace sotto::memory_profile {
 
 struct Options {
   std::string model = "mnist";
@@ -29,4 +29,4 @@ struct Options {
 // one line, for a wrong argument.
 std::optional<Options> parse_options(int argc, const char* const* argv);
 
-}  // namespace sotto::footprint
+}  // namespace sotto::memory_profile

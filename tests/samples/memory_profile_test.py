@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the sample `footprint` as users do.
+"""Runs the sample `memory_profile` as users do.
 
-Usage: footprint_test.py PATH_OF_FOOTPRINT [unittest options]
+Usage: memory_profile_test.py PATH_OF_MEMORY_PROFILE [unittest options]
 """
 
 import json
@@ -9,11 +9,11 @@ import xml.dom.minidom
 
 from mnist_runs import ALONE, Case, main, run
 
-KINDS = {"parameters", "gradients", "optimizer state", "activations", "factors", "rows",
+KINDS = {"parameters", "gradients", "optimizer state", "activations", "saved factors", "per-sample gradients",
          "workspace", "data", "other"}
 
 
-class Footprint(Case):
+class MemoryProfile(Case):
     def found(self, *arguments):
         done = run(*ALONE, *arguments, "--json", self.path("found.json"))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -47,9 +47,9 @@ class Footprint(Case):
     def test_ghost_clipping_keeps_no_backward_factors(self):
         one = self.found("--model", "ffnn", "--batch-size", "64")
         two = self.found("--model", "ffnn", "--batch-size", "64", "--clipping", "ghost")
-        kept = [band for band in one["curve"]["bands"] if band["kind"] == "factors"]
+        kept = [band for band in one["curve"]["bands"] if band["kind"] == "saved factors"]
         self.assertTrue(kept)
-        self.assertEqual([b for b in two["curve"]["bands"] if b["kind"] == "factors"], [])
+        self.assertEqual([b for b in two["curve"]["bands"] if b["kind"] == "saved factors"], [])
 
     def test_the_page_is_well_formed_and_names_owners(self):
         page = self.path("page.html")

@@ -7,9 +7,9 @@
 
 #include <sotto/memory/planning/planner.h>
 #include <sotto/memory/profiling/timeline.h>
-#include "samples/footprint/options.h"
+#include "samples/memory_profile/options.h"
 
-namespace sotto::footprint {
+namespace sotto::memory_profile {
 
 struct Findings {
   std::optional<memory::Plan> plan;  // the strategy that keeps --memory-limit
@@ -26,4 +26,4 @@ struct Findings {
 // Throws OutOfMemory when the limit is too low.
 Findings run(const Options& options);
 
-}  // namespace sotto::footprint
+}  // namespace sotto::memory_profile
