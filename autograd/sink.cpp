@@ -24,7 +24,7 @@ void SumSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
 
 void PerSampleGradSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
   // A materialized gradient returns its own tensor, which accumulate() must not write to.
-  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+  const LabelScope scope = LabelScope::kind(MemoryKind::per_sample_grad);
   for (const PerSampleGrad& use : uses) accumulate(rows_, parameter, clone(use.materialize()));
 }
 

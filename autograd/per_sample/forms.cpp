@@ -197,7 +197,8 @@ void Form::count_as_kept() const {
     for (const Tensor* x : form.factors()) {
       const MemoryKind now = x->memory_label().kind;
       // A bias' materialized gradient may also be a factor of its weight, and is labelled as that.
-      if (now == MemoryKind::workspace || now == MemoryKind::other || now == MemoryKind::rows)
+      if (now == MemoryKind::workspace || now == MemoryKind::other ||
+          now == MemoryKind::per_sample_grad)
         x->relabel(form.kept_as);
     }
   });

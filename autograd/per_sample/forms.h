@@ -20,7 +20,7 @@ namespace sotto::detail {
 // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i].
 struct Outer {
   static constexpr const char* name = "outer";
-  static constexpr MemoryKind kept_as = MemoryKind::factors;
+  static constexpr MemoryKind kept_as = MemoryKind::saved_factor;
   Tensor b, a;
   Tensor squares = {};  // |b[n,t]|^2 [n, t] f64; undefined: not known
 
@@ -49,7 +49,7 @@ struct Outer {
 // x [n, c, d, h, w] that the window visits, and b = dy [n, o, d', h', w'].
 struct Patches {
   static constexpr const char* name = "patches";
-  static constexpr MemoryKind kept_as = MemoryKind::factors;
+  static constexpr MemoryKind kept_as = MemoryKind::saved_factor;
   Tensor dy, x;
   Window window;
 
@@ -77,7 +77,7 @@ struct Patches {
 // vector, and b [n, t, d], or [n, 1, d] where all positions of a sample share one vector.
 struct OneHot {
   static constexpr const char* name = "onehot";
-  static constexpr MemoryKind kept_as = MemoryKind::factors;
+  static constexpr MemoryKind kept_as = MemoryKind::saved_factor;
   Tensor ids, b;
   bool gaps;  // whether an id may be negative, which adds nothing
 
@@ -97,7 +97,7 @@ struct OneHot {
 // The materialized gradients G, [n, ...shape].
 struct Dense {
   static constexpr const char* name = "dense";
-  static constexpr MemoryKind kept_as = MemoryKind::rows;
+  static constexpr MemoryKind kept_as = MemoryKind::per_sample_grad;
   Tensor gradients;
 
   std::array<const Tensor*, 1> factors() const { return {&gradients}; }

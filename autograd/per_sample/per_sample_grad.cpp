@@ -67,7 +67,7 @@ std::size_t PerSampleGrad::materialized_bytes() const {
 
 Tensor PerSampleGrad::materialize() const {
   const NoTf32Scope exact_factors;
-  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+  const LabelScope scope = LabelScope::kind(MemoryKind::per_sample_grad);
   return form_.materialize(shape_);
 }
 
@@ -140,7 +140,7 @@ PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
     Tensor norms;  // computed while gradients and images are in cache
     const auto materialize = [&] {
       const NoTf32Scope exact_factors;
-      const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+      const LabelScope scope = LabelScope::kind(MemoryKind::per_sample_grad);
       return f->materialize(shape_, &norms);
     };
     PerSampleGrad kept = materialized(materialize());

@@ -13,9 +13,10 @@ constinit thread_local const void* working_for = nullptr;
 // The address of this variable identifies the thread.
 constinit thread_local char token = 0;
 
-constexpr const char* kind_names[memory_kinds] = {"parameters",  "gradients", "optimizer state",
-                                                  "activations", "factors",   "rows",
-                                                  "workspace",   "data",      "other"};
+constexpr const char* kind_names[memory_kinds] = {
+    "parameters",  "gradients",     "optimizer state",
+    "activations", "saved factors", "per-sample gradients",
+    "workspace",   "data",          "other"};
 
 }  // namespace
 

@@ -14,8 +14,8 @@ enum class MemoryKind : std::uint8_t {
   gradient,         // sums over samples, until the update has used them
   optimizer_state,  // state that an optimizer keeps between steps
   activation,       // forward values that backward or later layers need
-  factors,          // factors of per-sample gradients, kept until the norms are known
-  rows,             // materialized per-sample gradients
+  saved_factor,     // factors of per-sample gradients, kept until the norms are known
+  per_sample_grad,  // materialized per-sample gradients
   workspace,        // scratch of kernels, temporaries, gradients of activations
   data,             // inputs of a tape
   other,

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* key = "sotto.engine";
-constexpr const char* rest_of_pass = "sampler.rest";
+constexpr const char* rest_of_epoch = "sampler.rest";
 const std::string noise_prefix = "noise.";
 
 template <class T>
@@ -32,7 +32,7 @@ Json to_json(const SamplerState& state) {
           {"expected_size", state.expected_batch_size},
           {"secure", state.secure},
           {"place", state.index_in_epoch},
-          {"pass", state.pass},
+          {"pass", state.epoch_began},
           {"number", state.number}};
 }
 
@@ -42,12 +42,12 @@ SamplerState sampler_state(const Json& object, const TensorFile& file) {
                      .expected_batch_size = field<double>(object, "expected_size"),
                      .secure = field<bool>(object, "secure"),
                      .index_in_epoch = field<std::int64_t>(object, "place"),
-                     .pass = field<std::uint64_t>(object, "pass"),
+                     .epoch_began = field<std::uint64_t>(object, "pass"),
                      .number = field<std::uint64_t>(object, "number"),
                      .rest = {}};
-  const auto rest = file.tensors.find(rest_of_pass);
+  const auto rest = file.tensors.find(rest_of_epoch);
   if (rest == file.tensors.end()) return state;
-  check(rest->second.dtype() == Dtype::i64, "engine state: {} is {}", rest_of_pass,
+  check(rest->second.dtype() == Dtype::i64, "engine state: {} is {}", rest_of_epoch,
         name(rest->second.dtype()));
   state.rest = rest->second.to_vector<std::int64_t>();
   return state;
@@ -86,7 +86,8 @@ TensorFile to_file(const EngineState& state) {
        scale.good_steps}}.dump();
   file.metadata[secret_key] = "batches and noise that privacy rests on; publish the model alone";
   if (!state.sampler.rest.empty())
-    file.tensors[rest_of_pass] = Tensor::from(state.sampler.rest, {std::ssize(state.sampler.rest)});
+    file.tensors[rest_of_epoch] =
+        Tensor::from(state.sampler.rest, {std::ssize(state.sampler.rest)});
   for (const auto& [name, tensor] : state.mechanism) file.tensors[noise_prefix + name] = tensor;
   return file;
 }

@@ -100,9 +100,9 @@ std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, bool can
   const std::size_t budget = options.clipping.per_sample_grad_budget;
   std::vector<ClipStrategy> all = {{"one pass", ClipPasses::one, budget, 0, false},
                                    {"one pass", ClipPasses::one, budget, 0, true},
-                                   {"one pass without rows", ClipPasses::one, 0, 1, false},
+                                   {"one pass, nothing materialized", ClipPasses::one, 0, 1, false},
                                    {"two passes", ClipPasses::two, budget, 2, false},
-                                   {"one pass without rows", ClipPasses::one, 0, 1, true},
+                                   {"one pass, nothing materialized", ClipPasses::one, 0, 1, true},
                                    {"two passes", ClipPasses::two, budget, 2, true}};
   std::erase_if(all, [&](const ClipStrategy& clip) {
     return (clip.checkpoints && !can_checkpoint) ||

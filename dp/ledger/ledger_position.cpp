@@ -14,16 +14,16 @@ std::int64_t whole_number(const nlohmann::json& object, const char* key) {
   const auto field = object.find(key);
   check(field != object.end() && field->is_number_unsigned() &&
             field->get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
-        "ledger mark: {} is not a whole number", key);
+        "ledger position: {} is not a whole number", key);
   return field->get<std::int64_t>();
 }
 
 std::string digits(const nlohmann::json& object, const char* key, std::size_t size) {
   const auto field = object.find(key);
-  check(field != object.end() && field->is_string(), "ledger mark: {} is not a string", key);
+  check(field != object.end() && field->is_string(), "ledger position: {} is not a string", key);
   const auto text = field->get<std::string>();
   check(text.size() == size && text.find_first_not_of("0123456789abcdef") == std::string::npos,
-        "ledger mark: {} is not {} hexadecimal digits: {}", key, size, text);
+        "ledger position: {} is not {} hexadecimal digits: {}", key, size, text);
   return text;
 }
 
@@ -39,8 +39,8 @@ std::string to_json(const LedgerPosition& mark) {
 LedgerPosition ledger_position_from_json(const std::string& text) {
   constexpr std::size_t fields = 6, id_digits = 32, checksum_digits = 64;
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
-  check(object.is_object(), "ledger mark: not an object: {}", text);
-  check(object.size() == fields, "ledger mark: {} fields instead of {}", object.size(), fields);
+  check(object.is_object(), "ledger position: not an object: {}", text);
+  check(object.size() == fields, "ledger position: {} fields instead of {}", object.size(), fields);
   return {.ledger = digits(object, "ledger", id_digits),
           .run = digits(object, "run", id_digits),
           .releases = whole_number(object, "releases"),

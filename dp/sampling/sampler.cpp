@@ -44,8 +44,8 @@ SampledBatch Sampler::draw() {
   draw.population_ = population_;
   draw.number_ = number_;
   draw.index_in_epoch_ = index_in_epoch;
-  if (index_in_epoch == 0) pass_ = number_;
-  draw.pass_ = pass_;
+  if (index_in_epoch == 0) epoch_began_ = number_;
+  draw.epoch_began_ = epoch_began_;
   draw.secure_ = secure();
   seek(index_in_epoch + 1, number_ + 1);
   return draw;
@@ -57,7 +57,7 @@ SamplerState Sampler::state() const {
           .expected_batch_size = expected_batch_size(),
           .secure = secure(),
           .index_in_epoch = index_in_epoch_,
-          .pass = pass_,
+          .epoch_began = epoch_began_,
           .number = number_,
           .rest = rest(index_in_epoch_)};
 }
@@ -76,7 +76,7 @@ void Sampler::load_state(const SamplerState& state) {
         to_json(state.event), state.expected_batch_size, to_json(event), expected_batch_size());
   check(state.secure || !secure(), "Sampler: a state of seeded batches for secret ones");
   load_rest(state.index_in_epoch, state.rest);
-  pass_ = state.pass;
+  epoch_began_ = state.epoch_began;
   seek(state.index_in_epoch, state.number);
 }
 

@@ -30,7 +30,7 @@ class SampledBatch {
   std::uint64_t number() const { return number_; }
   // The batch's index in its epoch, from 0, and the number of the draw that began the epoch.
   std::int64_t index_in_epoch() const { return index_in_epoch_; }
-  std::uint64_t pass() const { return pass_; }
+  std::uint64_t epoch_began() const { return epoch_began_; }
   // Returns whether the batch was drawn with unpredictable randomness.
   bool secure() const { return secure_; }
   // Consecutive spans of at most `limit` units; one empty span when there are no units.
@@ -46,7 +46,7 @@ class SampledBatch {
   std::int64_t population_ = 0;
   std::uint64_t number_ = 0;
   std::int64_t index_in_epoch_ = 0;
-  std::uint64_t pass_ = 0;
+  std::uint64_t epoch_began_ = 0;
   bool secure_ = false;
 };
 
@@ -58,7 +58,7 @@ struct SamplerState {
   double expected_batch_size = 0;
   bool secure = false;              // SampledBatch::secure() of its draws
   std::int64_t index_in_epoch = 0;  // batches of the epoch already drawn
-  std::uint64_t pass = 0;           // number of the draw that began the epoch
+  std::uint64_t epoch_began = 0;    // number of the draw that began the epoch
   std::uint64_t number = 0;         // of the next draw
   // remaining assignment of an epoch that is drawn at its start (EpochSampler)
   std::vector<std::int64_t> rest;
@@ -118,7 +118,7 @@ class Sampler {
   std::int64_t population_;
   Event event_;
   std::int64_t index_in_epoch_ = 0;  // up to event_.batches, where the epoch is over
-  std::uint64_t pass_ = 0;
+  std::uint64_t epoch_began_ = 0;
   std::uint64_t number_ = 0;
 };
 

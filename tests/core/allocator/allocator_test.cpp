@@ -195,8 +195,8 @@ TEST_CASE("usage is summed by kind, op, module and phase") {
   CHECK(ops[0].usage.peak == 2048);
   CHECK(allocator.usage(MemoryAxis::module)[1].name == "second");
   CHECK(allocator.usage(MemoryAxis::phase)[0].usage.peak == 3072);
-  allocator.relabel(a, {.kind = MemoryKind::factors, .op = "conv"});
-  CHECK(allocator.label_of(a).kind == MemoryKind::factors);
+  allocator.relabel(a, {.kind = MemoryKind::saved_factor, .op = "conv"});
+  CHECK(allocator.label_of(a).kind == MemoryKind::saved_factor);
   CHECK(allocator.usage(MemoryAxis::kind)[0].usage.current == 1024);
   allocator.reset_peak();
   CHECK(allocator.usage(MemoryAxis::phase)[0].usage.peak == 1024);
@@ -255,8 +255,9 @@ TEST_CASE(
     CHECK(first < second);
     CHECK(text.find("activation checkpointing") != std::string::npos);
   }
-  CHECK(throws<OutOfMemory>([&] { allocator.allocate(64 * 1024, {.kind = MemoryKind::rows}); },
-                            "per_sample_grad_budget"));
+  CHECK(throws<OutOfMemory>(
+      [&] { allocator.allocate(64 * 1024, {.kind = MemoryKind::per_sample_grad}); },
+      "per_sample_grad_budget"));
   allocator.release(a);
   allocator.release(b);
 }

@@ -109,7 +109,7 @@ TEST_CASE("a module's bytes are under its path, an op's under its name, backward
   CHECK(ops["linear (backward)"] >= taken(samples * hidden));
   // The saved factors of clipping in one pass: the gradients of both layers' outputs.
   Bytes kinds = own_peaks(MemoryAxis::kind);
-  CHECK(kinds["factors"] == taken(samples * hidden) + taken(samples * outputs));
+  CHECK(kinds["saved factors"] == taken(samples * hidden) + taken(samples * outputs));
 }
 
 TEST_CASE("clipping in two passes keeps no factors") {
@@ -119,7 +119,7 @@ TEST_CASE("clipping in two passes keeps no factors") {
   const Var loss = n.loss(tape);
   Clipper clipper(flat_group(n.model.parameters(), 1), {}, ClipPasses::two);
   clipper.add(tape, loss);
-  CHECK(at_peak(timeline, MemoryAxis::kind)["factors"] == 0);
+  CHECK(at_peak(timeline, MemoryAxis::kind)["saved factors"] == 0);
 }
 
 TEST_CASE("clipping in one pass frees factors as it forms their sums") {

@@ -308,7 +308,7 @@ TEST_CASE("a mark reads back from its JSON, and other texts are refused") {
     CAPTURE(what);
     std::string other = text;
     other.replace(other.find(what), what.size(), by);
-    CHECK(throws([&] { ledger_position_from_json(other); }, "ledger mark: "));
+    CHECK(throws([&] { ledger_position_from_json(other); }, "ledger position: "));
   }
 }
 
