@@ -33,12 +33,13 @@ enum class NeighboringRelation {
 // One release of the Gaussian mechanism. Two events are equal when all numbers are.
 struct Event {
   double noise_multiplier = 0;  // noise standard deviation / L2 sensitivity; 0 is no privacy
-  Sampling sampling = Sampling::full_batch;
+  Sampling sampling = Sampling::full_batch;  // of its batch
   double sampling_rate = 1;           // 1 for full_batch, partition, balls_and_bins and planned
   std::int64_t batches = 1;           // of an epoch
   bool paid = false;                  // already charged with the first batch of its epoch
   double truncation_probability = 0;  // upper bound, for truncated Poisson
 
+  // Orders by the members, in their order.
   auto operator<=>(const Event&) const = default;
 };
 
@@ -49,6 +50,7 @@ using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 const char* name(Sampling sampling);
 // Returns whether the sampling has a sampling_rate, and whether its batches come in epochs.
 bool has_rate(Sampling sampling);
+// Returns whether the batches of the sampling come in epochs.
 bool in_epochs(Sampling sampling);
 
 // Throws std::invalid_argument, with `op` first, unless noise_multiplier is finite and >= 0, and

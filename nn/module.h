@@ -18,13 +18,17 @@ namespace sotto::nn {
 
 class Module;
 
+// Parameters with their names; the pointers are the modules' and stay valid while these live.
 using NamedParameters = std::vector<std::pair<std::string, Parameter*>>;
 
 // Receives a module's parameters and children from Module::visit().
 class Visitor {
  public:
+  // Called for each parameter that is there.
   using OnParameter = std::function<void(const std::string& name, Parameter& parameter)>;
+  // Called for each child.
   using OnChild = std::function<void(const std::string& name, Module& child)>;
+  // Calls the two functions.
   Visitor(OnParameter on_parameter, OnChild on_child)
       : on_parameter_(std::move(on_parameter)), on_child_(std::move(on_child)) {}
 
@@ -32,6 +36,7 @@ class Visitor {
   void operator()(const std::string& name, const std::unique_ptr<Parameter>& parameter) const {
     if (parameter) on_parameter_(name, *parameter);
   }
+  // Names a child.
   void operator()(const std::string& name, Module& child) const { on_child_(name, child); }
 
  private:
@@ -44,11 +49,15 @@ class Visitor {
 // are), implement forward(), and name every parameter and child in visit().
 class Module {
  public:
+  // A module without parameters, until the derived class adds some.
   Module() = default;
   virtual ~Module() = default;
+  // Moving leaves the parameters at their addresses; tapes in use must be gone.
   Module(Module&&) = default;
+  // Takes over the other module's parameters.
   Module& operator=(Module&&) = default;
 
+  // Computes the results, on the tape of x. Call the module by operator() and not this.
   virtual Var forward(const Var& x) = 0;
   // Names every parameter and child, always in the same order: visitor("weight", weight).
   virtual void visit(const Visitor&) {}
@@ -58,25 +67,31 @@ class Module {
   // An activation checkpoint around each call: the tape saves the input only, and backward
   // recomputes the call (autograd/segment.h). The module must not move before backward has run.
   void set_recomputing(bool recompute) { recompute_ = recompute; }
+  // Returns what set_recomputing() was told.
   bool recompute() const { return recompute_; }
 
   // All parameters, those of children included, in the order of visit(), named by their path:
   // "conv1.weight", "0.bias". A parameter that visit() shows twice has its first name.
   NamedParameters named_parameters();
+  // The same without names.
   std::vector<Parameter*> parameters();
   // A trainable parameter that a call used although visit() does not show it, and its owner in
   // words: "a Linear of encoder, which visit() does not show". Recorded by calls of the outermost
   // module.
   struct Unshown {
+    // Owned by its module.
     const Parameter* parameter;
+    // Its owner, in words.
     std::string owner;
   };
+  // The parameters so recorded; empty if visit() is complete.
   const std::vector<Unshown>& unshown() const { return unshown_; }
   // The number of elements of all parameters, frozen ones included.
   std::int64_t parameter_count();
 
   // Frozen parameters get no gradient; optimizers made afterwards leave them out.
   void freeze() { set_trainable(false); }
+  // Undoes freeze().
   void unfreeze() { set_trainable(true); }
   // Converts the parameters' values. Throws std::invalid_argument for a type that is not
   // floating-point.
@@ -85,6 +100,7 @@ class Module {
   // their own inherit it; nullopt means that of the tape. f32 keeps a module in single precision on
   // a 16-bit tape. Throws std::invalid_argument for a type other than f32, f16 and bf16.
   void set_precision(std::optional<Dtype> precision);
+  // Returns what set_precision() was told.
   std::optional<Dtype> precision() const { return precision_; }
   // Moves the parameters' values to a device. Make optimizers afterwards: an optimizer keeps its
   // state on the device where it was made. Throws std::invalid_argument, with the reason, when the
@@ -96,6 +112,7 @@ class Module {
   // precision and reports the call to the ModuleHook. If the call is recomputed in backward, `run`
   // gets other Vars in place of `inputs`.
   using Run = std::function<Var(std::span<const Var> inputs)>;
+  // Throws what `run` throws.
   Var call(std::span<const Var> inputs, const Run& run);
   // Throws std::invalid_argument for a module of `count` inputs that was called with one.
   [[noreturn]] Var refuse_one_input(std::size_t count) const;
@@ -114,7 +131,9 @@ class Module {
 // destroyed. Recomputation in backward is not reported again.
 class ModuleHook {
  public:
+  // x is the call's first input.
   using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;
+  // Begins to observe calls on this thread.
   explicit ModuleHook(OnCall on_call);
   ModuleHook(const ModuleHook&) = delete;
   ModuleHook& operator=(const ModuleHook&) = delete;
@@ -133,16 +152,21 @@ class Sequential final : public Module {
  public:
   // Modules begin .. end - 1.
   struct Segment {
+    // Indices of modules.
     int begin = 0, end = 0;
+    // Equal bounds.
     bool operator==(const Segment&) const = default;
   };
 
+  // An empty one returns its input.
   Sequential() = default;
+  // Takes over the modules, in this order.
   template <std::derived_from<Module>... M>
   explicit Sequential(M... modules) {
     (add(std::move(modules)), ...);
   }
 
+  // Appends a module, which takes the results of the one before.
   template <std::derived_from<Module> M>
   M& add(M module) {
     auto made = std::make_unique<M>(std::move(module));
@@ -150,6 +174,7 @@ class Sequential final : public Module {
     modules_.push_back(std::move(made));
     return reference;
   }
+  // The number of modules.
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().
   Module& operator[](int index);
@@ -158,8 +183,10 @@ class Sequential final : public Module {
   // disjoint. Throws std::invalid_argument otherwise, and for a segment that is empty or out of
   // range.
   void set_segments(std::vector<Segment> segments);
+  // Returns the segments, sorted by begin, an enclosing one before those inside it.
   const std::vector<Segment>& segments() const { return segments_; }
 
+  // Throws std::invalid_argument where a module does.
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 

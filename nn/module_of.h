@@ -21,7 +21,9 @@ namespace sotto::nn {
 template <class... More>
 class ModuleOf : public Module {
  public:
+  // Computes the results. Call the module by operator() and not this.
   virtual Var forward(const Var& x, const More&... more) = 0;
+  // Throws std::invalid_argument, as a module of several inputs has no such call.
   Var forward(const Var&) final { refuse_one_input(1 + sizeof...(More)); }
 
   // Calls forward() in the module's precision and reports the call to the ModuleHook.

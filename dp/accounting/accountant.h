@@ -13,6 +13,7 @@
 
 namespace sotto::inline dp {
 
+// The method by which releases are composed.
 enum class AccountantKind {
   pld,  // privacy loss distributions: nearly the smallest epsilon that can be proved
   rdp,  // Renyi divergences: a larger epsilon, for more samplings
@@ -51,16 +52,24 @@ class Accountant {
   // The smallest delta it can prove for a finite epsilon >= 0. Throws std::invalid_argument for
   // another epsilon.
   double delta(double epsilon) const;
+  // The method, as make_accountant() was told it.
   AccountantKind kind() const { return kind_; }
+  // The neighbouring relation that epsilon and delta are for.
   NeighboringRelation relation() const { return relation_; }
+  // The name of the kind.
   std::string name() const { return sotto::name(kind_); }
 
  protected:
+  // An empty history.
   Accountant(AccountantKind kind, NeighboringRelation relation)
       : kind_(kind), relation_(relation) {}
+  // A copy has the same history and goes on by itself.
   Accountant(const Accountant&) = default;
+  // Takes over the history.
   Accountant(Accountant&&) = default;
+  // Copies the history.
   Accountant& operator=(const Accountant&) = default;
+  // Takes over the history.
   Accountant& operator=(Accountant&&) = default;
 
   // Composes what compose() reduces every sampling to: count >= 1 releases on full batches, or on
@@ -69,8 +78,11 @@ class Accountant {
   virtual void charge(const Event& event, std::int64_t count) = 0;
   // epsilon() and delta() of the charged releases.
   virtual double charged_epsilon(double delta) const = 0;
+  // The smallest delta for this epsilon; an upper bound, rounding included.
   virtual double charged_delta(double epsilon) const = 0;
+  // Throws std::invalid_argument unless delta is in (0, 1).
   static void check_delta(double delta);
+  // Throws std::invalid_argument unless epsilon is finite and >= 0.
   static void check_epsilon(double epsilon);
   // The probability, at most 1, that a batch was truncated: the releases are this far, in total
   // variation, from those that were charged.

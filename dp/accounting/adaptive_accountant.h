@@ -25,6 +25,7 @@ class AdaptiveAccountant final : public Accountant {
   RdpAccountant composed_, planned_;  // the releases, and their plans
 };
 
+// Makes an AdaptiveAccountant with these plans at each call.
 AccountantFactory adaptive_accountant_factory(
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one, EventCounts plans = {});
 

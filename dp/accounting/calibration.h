@@ -11,10 +11,10 @@ namespace sotto::inline dp {
 // The target: `steps` releases, each on the next batch drawn like `batch`, are (epsilon, delta)
 // private under the accountant's relation. An epoch that is begun counts as a whole.
 struct PrivacyTarget {
-  double epsilon = 1;
-  double delta = 1e-5;
-  Event batch = {};  // its noise multiplier is ignored
-  std::int64_t steps = 1;
+  double epsilon = 1;      // of all releases together
+  double delta = 1e-5;     // in (0, 1)
+  Event batch = {};        // its noise multiplier is ignored
+  std::int64_t steps = 1;  // number of releases
   // The noise multiplier at step k = 0, 1, ... as a function of the first one, which is then the
   // number searched for or given; if unset, it is constant. Not for samplings in epochs.
   std::function<double(std::int64_t step, double first)> noise_at = {};

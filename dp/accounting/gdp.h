@@ -22,6 +22,7 @@ double gdp_fixed_size(double sampling_rate, double noise_multiplier, std::int64_
 // The limit's epsilon for delta in (0, 1), and its delta for a finite epsilon >= 0. Both throw
 // std::invalid_argument for other arguments, and unless mu >= 0.
 double gdp_epsilon(double mu, double delta);
+// The limit's delta: Phi(-epsilon / mu + mu / 2) - e^epsilon Phi(-epsilon / mu - mu / 2).
 double gdp_delta(double mu, double epsilon);
 
 }  // namespace sotto::inline dp

@@ -11,6 +11,7 @@ namespace sotto::inline dp {
 std::unique_ptr<Accountant> make_accountant(
     AccountantKind kind = AccountantKind::pld,
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
+// Makes such an accountant at each call.
 AccountantFactory accountant_factory(
     AccountantKind kind = AccountantKind::pld,
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one);

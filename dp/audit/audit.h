@@ -14,8 +14,9 @@ namespace sotto::inline dp {
 
 // The number of canaries guessed to be in (those with the highest scores) and out (the lowest).
 struct Guesses {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
+  std::int64_t in = 0;   // guessed to have taken part
+  std::int64_t out = 0;  // guessed not to have
+  // Compares every member.
   bool operator==(const Guesses&) const = default;
 };
 
@@ -23,9 +24,10 @@ struct Guesses {
 // stay below 100.
 std::string confidence_text(double confidence);
 
+// Options of one_run_audit().
 struct OneRunOptions {
-  double confidence = 0.95;
-  double delta = 1e-5;
+  double confidence = 0.95;  // in (0, 1)
+  double delta = 1e-5;       // in [0, 1]
   // The numbers of guesses to try, each at an equal share of 1 - confidence, so that the best may
   // be taken. Choose them without looking at the scores. Empty: default_guesses().
   std::vector<Guesses> guesses{};
@@ -36,14 +38,15 @@ std::vector<Guesses> default_guesses(std::int64_t canaries);
 
 // The result of one_run_audit().
 struct OneRunAudit {
-  double epsilon = 0;  // the lower bound; 0 when none is proved
-  Guesses guesses;     // the guesses that prove it
-  std::int64_t correct = 0;
-  double lowest_in = 0;    // the lowest score guessed in; infinity if none is
-  double highest_out = 0;  // the highest score guessed out; -infinity if none is
-  double delta = 0;
-  double confidence = 0;
-  std::int64_t canaries = 0;
+  double epsilon = 0;         // the lower bound; 0 when none is proved
+  Guesses guesses;            // the guesses that prove it
+  std::int64_t correct = 0;   // right answers among them
+  double lowest_in = 0;       // the lowest score guessed in; infinity if none is
+  double highest_out = 0;     // the highest score guessed out; -infinity if none is
+  double delta = 0;           // as in the options
+  double confidence = 0;      // as in the options
+  std::int64_t canaries = 0;  // number of canaries
+  // A sentence with the bound, its confidence and delta, rounded down.
   std::string in_words() const;
 };
 

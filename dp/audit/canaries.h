@@ -12,8 +12,9 @@
 
 namespace sotto::inline dp {
 
+// Options of DiracCanaries.
 struct CanaryOptions {
-  std::int64_t count = 1000;
+  std::int64_t count = 1000;    // number of canaries
   std::int64_t population = 1;  // of the units that are not canaries
   double magnitude = 1;         // of a canary's gradient; well above the clip bound
   std::uint64_t seed = 0;       // public: chooses the elements
@@ -29,6 +30,7 @@ class DiracCanaries {
   DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options,
                 SecretRandom coins = SecretRandom());
 
+  // The number of canaries.
   std::int64_t size() const { return std::ssize(places_); }
   // The number of units to sample from: all canaries are units, but those that are out have no
   // rows.
@@ -48,6 +50,7 @@ class DiracCanaries {
   // The canaries' elements of the parameters' present values, and of gradients (0 for a missing
   // one).
   std::vector<double> values() const;
+  // The same elements of gradients.
   std::vector<double> elements(const Gradients& gradients) const;
 
  private:

@@ -7,19 +7,19 @@
 #include <span>
 #include <string>
 
-namespace sotto {
+namespace sotto::inline dp {
 
 // Options of clopper_pearson_audit().
 struct ClopperPearsonOptions {
-  double confidence = 0.95;
-  double delta = 1e-5;
+  double confidence = 0.95;  // in (0, 1)
+  double delta = 1e-5;       // in (0, 1)
 };
 
 // The errors of the test that guesses "in" from the threshold upwards.
 struct TestErrors {
-  double threshold = 0;
+  double threshold = 0;                           // the lowest score guessed "in"
   std::int64_t false_positives = 0, without = 0;  // out of `without` runs
-  std::int64_t false_negatives = 0, with = 0;
+  std::int64_t false_negatives = 0, with = 0;     // out of `with` runs
   // Clopper-Pearson limits of their probabilities, which hold together.
   double max_false_positives = 1, max_false_negatives = 1;
 };
@@ -29,14 +29,15 @@ struct ClopperPearsonAudit {
   // For any mechanism: the larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR)
   // (Kairouz, Oh and Viswanath 2015).
   double epsilon = 0;
-  TestErrors errors;
+  TestErrors errors;  // counted, for epsilon
   // If the two hypotheses are as hard to distinguish as N(0, 1) and N(mu, 1), as for the Gaussian
   // mechanism without sampling: lower bounds on mu (Nasr et al. 2023), and on its epsilon.
   double mu = 0;
-  double gaussian_epsilon = 0;
-  TestErrors gaussian_errors;
-  double delta = 0;
-  double confidence = 0;
+  double gaussian_epsilon = 0;  // at delta, if that holds
+  TestErrors gaussian_errors;   // counted, for mu
+  double delta = 0;             // as in the options
+  double confidence = 0;        // as in the options
+  // A sentence with the bounds, their confidence and delta, rounded down.
   std::string in_words() const;
 };
 
@@ -50,4 +51,4 @@ ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
                                           std::span<const double> with,
                                           const ClopperPearsonOptions& options = {});
 
-}  // namespace sotto
+}  // namespace sotto::inline dp

@@ -11,8 +11,8 @@ namespace sotto::inline dp {
 // algorithm 1). C settles where a fraction `quantile` of the norms is below it. The noisy counts
 // are released with the gradient and covered by the step's noise multiplier (Mechanism::release).
 struct AdaptiveClipping {
-  double quantile = 0.5;
-  double learning_rate = 0.2;
+  double quantile = 0.5;       // fraction of norms to be within the bound
+  double learning_rate = 0.2;  // of the logarithm of the bound
   // The standard deviation of the noise on each group's count. Default: 0.05 times the expected
   // batch size.
   std::optional<double> unclipped_count_stddev = {};

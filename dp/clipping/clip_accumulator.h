@@ -14,6 +14,7 @@
 
 namespace sotto::inline dp {
 
+// The sums, counts and statistics of one logical batch.
 class ClipAccumulator {
  public:
   // The groups must outlive this object.
@@ -30,7 +31,9 @@ class ClipAccumulator {
   // Begin and end a physical batch of `units` units. Between the two calls record_norms() is called
   // once for each group.
   void begin_units(std::int64_t units);
+  // Ends the physical batch.
   void end_units();
+  // norms and clip factors of the group, one for each unit.
   void record_norms(std::size_t group, const std::vector<double>& norms,
                     const std::vector<double>& factors);
   // Adds one loss per row to the statistics; rows that belong to no unit are skipped.
@@ -53,6 +56,7 @@ class ClipAccumulator {
   const Gradients& complete_sums();
   // Returns complete_sums() and gives them up.
   Gradients take_sums();
+  // Of the batch so far. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
   const std::vector<double>& unclipped() const { return unclipped_; }  // as in ClippedSum
   double finite() const { return finite_; }                            // as in ClippedSum

@@ -14,8 +14,8 @@ namespace sotto::inline dp {
 // `bound` after clipping. The sensitivity of several groups is the square root of the sum of their
 // squared bounds.
 struct ClipGroup {
-  std::vector<Parameter*> parameters = {};
-  double bound = 1;
+  std::vector<Parameter*> parameters = {};  // not owned
+  double bound = 1;                         // from min_clip_bound to max_clip_bound
 
   // Returns the parameter's index in `parameters`; nullopt if the group does not contain it.
   std::optional<std::size_t> find(const Parameter& parameter) const;
@@ -52,8 +52,8 @@ double sensitivity_of(const std::vector<ClipGroup>& groups);
 // The maximum number of units in a sum, and in one term of it, which is a block of units
 // (SumBlocks).
 struct SumSize {
-  std::int64_t batch = std::int64_t{1} << 16;
-  std::int64_t block = 1;
+  std::int64_t batch = std::int64_t{1} << 16;  // units
+  std::int64_t block = 1;                      // units
 };
 
 // Returns the spacing of a group's sums for f32 parameters: a power of two. Terms are rounded to

@@ -9,9 +9,10 @@
 
 namespace sotto::inline dp {
 
+// How a Clipper clips and sums.
 struct ClipOptions {
-  ClipRule rule = {};
-  NormMethod norm_method = NormMethod::automatic;
+  ClipRule rule = {};                              // from norm to factor
+  NormMethod norm_method = NormMethod::automatic;  // ghost, materialize, or the cheaper
   // Maximum bytes of materialized per-sample gradients that are kept until norms are known.
   std::size_t per_sample_grad_budget = std::size_t{512} << 20;
   // Allows Mechanism::release to release the number of units with a finite gradient, with noise.

@@ -13,7 +13,7 @@ struct ClipStatistics {
   std::vector<std::vector<double>> factors;  // [group][unit]
   std::int64_t not_finite = 0;  // units that contributed nothing because of NaN, Inf or overflow
   double loss_sum = 0;          // over rows that belong to a unit and have a finite loss
-  std::int64_t units = 0;
+  std::int64_t units = 0;       // added to the batch
 };
 
 }  // namespace sotto::inline dp

@@ -14,7 +14,9 @@ class SampledBatch;
 // copied, and a release uses it up. A sum that was moved from throws std::invalid_argument.
 class ClippedSum {
  public:
+  // Moving leaves the other one empty: it throws std::invalid_argument when used.
   ClippedSum(ClippedSum&&) noexcept;
+  // Moving leaves the other one empty: it throws std::invalid_argument when used.
   ClippedSum& operator=(ClippedSum&&) noexcept;
   ~ClippedSum();
   // The largest L2 distance, over all parameters, by which one unit can change the sum, rounding
@@ -24,6 +26,7 @@ class ClippedSum {
   std::int64_t groups() const;
   // True if the number of finite gradients was counted (ClipOptions::count_finite).
   bool counts_finite() const;
+  // The batch whose units were summed.
   const SampledBatch& draw() const;
 
  private:

@@ -76,6 +76,7 @@ class Clipper {
   const ClipStatistics& statistics() const { return accumulator_.statistics(); }
   // The sensitivity of the sum, rounding included.
   double sensitivity() const { return rounded_sensitivity(groups_, options_.sum_size); }
+  // The groups, with the bounds of the next batch.
   const std::vector<ClipGroup>& groups() const { return groups_; }
   // The clip bounds of the groups, in their order.
   std::vector<double> bounds() const;
@@ -88,16 +89,19 @@ class Clipper {
   // underflow or overflow in f16. Throws std::invalid_argument unless it is a power of two from
   // 2^-24 to 2^24, and in the middle of a batch.
   void set_loss_scale(double scale);
+  // The loss scale of the next batch.
   double loss_scale() const { return loss_scale_; }
   // Sets the number of backward passes and the budget in bytes (ClipOptions) for the next batch.
   // The result is equal up to rounding. Throws std::invalid_argument in the middle of a batch.
   void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);
+  // The number of backward passes of the next batch.
   ClipPasses passes() const { return passes_; }
   // Sets the maximum number of units in a physical batch (0: unknown). The decision to materialize
   // per-sample gradients assumes this size, not the actual one: otherwise the rounding of one
   // unit's gradient would depend on the number of other units in the batch. Throws
   // std::invalid_argument in the middle of a batch, and below 0.
   void set_max_physical_batch(std::int64_t units);
+  // The options, with the budget that set_passes() set.
   const ClipOptions& options() const { return options_; }
   // The reason why the last physical batch was not clipped by replaying a CUDA graph. Empty if it
   // was replayed, even if the host then had to clip it again.

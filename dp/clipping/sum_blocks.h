@@ -15,9 +15,10 @@ namespace sotto::inline dp {
 
 class SumBlocks {
  public:
+  // The largest block.
   struct Limits {
-    std::int64_t units = 96;
-    std::int64_t rows = 0;  // of a block with more than one unit; 0: unlimited
+    std::int64_t units = 96;  // of a block
+    std::int64_t rows = 0;    // of a block with more than one unit; 0: unlimited
   };
   // `units` are the numbers of the drawn units, in rising order. rows_of[k] is the number of rows
   // of units[k]; rows_of is empty if each has one. Throws std::invalid_argument unless limits.units
@@ -29,12 +30,15 @@ class SumBlocks {
   // the same blocks.
   SumBlocks part(std::size_t first, std::size_t end) const;
 
+  // The numbers of the units, in rising order.
   const std::vector<std::int64_t>& units() const { return units_; }
+  // The limits, as given.
   const Limits& limits() const { return limits_; }
   // Returns the ends of the blocks of at most `max_units` units, as indices into units(), in rising
   // order. Blocks for a smaller maximum subdivide those for a larger one. The ends for each maximum
   // are computed once and cached; not thread-safe.
   const std::vector<std::int64_t>& ends() const& { return ends(limits_.units); }
+  // The ends of the blocks of at most `max_units` units.
   const std::vector<std::int64_t>& ends(std::int64_t max_units) const&;
   void ends() && = delete;  // the ends would outlive the blocks
   void ends(std::int64_t max_units) && = delete;

@@ -37,19 +37,19 @@ namespace sotto::inline dp {
 
 // The report of one step. The statistics are NOT private.
 struct StepReport {
-  std::int64_t step = 0;  // number of steps made, this one included
-  const ClipStatistics* statistics = nullptr;
+  std::int64_t step = 0;                       // number of steps made, this one included
+  const ClipStatistics* statistics = nullptr;  // valid until the next step
 };
 
 // A query for means of bounded values over randomly drawn units, such as the loss or the accuracy
 // on the training data.
 struct MeanQuery {
-  std::vector<StatisticRange> ranges = {};
+  std::vector<StatisticRange> ranges = {};  // values are clamped to them
   // values(units)[k] are the values of units[k], one for each range. It is called with at most one
   // physical batch of units at a time.
   std::function<std::vector<std::vector<double>>(std::span<const std::int64_t> units)> values = {};
-  double noise_multiplier = 1;
-  double sampling_rate = 1;
+  double noise_multiplier = 1;  // of all means together
+  double sampling_rate = 1;     // probability of each unit to be drawn
 };
 
 // Trains a model with differential privacy, one step per call. train() (dp/engine/train.h) makes
@@ -115,6 +115,7 @@ class Engine {
   // reservation; infinite if the ledger is marked as not private. Takes some tens of milliseconds
   // after new releases.
   double epsilon() const;
+  // The delta of the options.
   double delta() const;
   // The ranks of a distributed run (EngineOptions::ranks); null for one rank.
   std::shared_ptr<Ranks> ranks() const;
@@ -127,6 +128,7 @@ class Engine {
   const Sampler& sampler() const;      // dp/sampling/sampler.h
   const Mechanism& mechanism() const;  // dp/noise/mechanism.h
   const Clipper& clipper() const;      // dp/clipping/clipper.h
+  // The loss scale of the next step (memory/loss_scale.h).
   const memory::LossScale& loss_scale() const;
   // Steps made so far, including those before a loaded state.
   std::int64_t steps_made() const;
@@ -139,6 +141,7 @@ class Engine {
   // Throws std::invalid_argument, with nothing changed, if the state is that of an engine with
   // other options, model or ledger run, or if a plan of correlated noise cannot continue.
   void load_state(const TensorFile& state);
+  // Seconds and bytes of the phases of all steps so far (memory/profiling/phase_profiler.h).
   const memory::PhaseProfiler& phases() const;
   // Rows per physical batch: the policy's value, or the one found at the first step (nullopt
   // before), halved after an out-of-memory error. On a GPU every physical batch is padded to this

@@ -27,19 +27,21 @@ namespace sotto::inline dp {
 
 // A planned number of releases of means (MeanQuery), for the ledger's plan.
 struct PlannedMeans {
-  double noise_multiplier = 1;
-  double sampling_rate = 1;
-  std::int64_t times = 1;
+  double noise_multiplier = 1;  // of each release
+  double sampling_rate = 1;     // of each release
+  std::int64_t times = 1;       // number of releases
 };
 
+// The settings of private training. Those that contradict each other are refused when an Engine is
+// made.
 struct EngineOptions {
   // Set exactly one of the two: the noise multiplier, or an epsilon for which it is calibrated,
   // given `steps`, planned_means and the releases that the ledger already holds.
   std::optional<double> noise_multiplier = {};
-  std::optional<double> target_epsilon = {};
+  std::optional<double> target_epsilon = {};  // finite and > 0
   // Must be below 1 / population, unless allow_large_delta.
   double delta = 1e-5;
-  bool allow_large_delta = false;
+  bool allow_large_delta = false;  // accepts larger ones
   // The planned number of steps (0: unlimited). No step that would exceed a target epsilon is made.
   std::int64_t steps = 0;
   // Planned calls of release_means(), which are written into the ledger's plan beside the steps.
@@ -49,11 +51,11 @@ struct EngineOptions {
 
   // The sampling of units, and the expected number of units in a logical batch (SamplerOptions).
   Sampling sampling = Sampling::poisson;
-  double logical_batch = 256;
+  double logical_batch = 256;  // > 0
   // max_batch_size: maximum units of a batch, for truncated Poisson only. groups_in_cycle: for
   // cyclic Poisson only.
   std::int64_t max_batch_size = 0;
-  std::int64_t groups_in_cycle = 0;
+  std::int64_t groups_in_cycle = 0;  // 0: not cyclic
   // Physical batch size, memory limit, checkpoints and precision. All rows of a unit are in one
   // physical batch. With rows_of_unit the default precision is always f32, even if only 16 bits
   // would fit the limit.
@@ -74,7 +76,9 @@ struct EngineOptions {
   // The clip bound of all parameters together. It is unused if there are groups, which have bounds
   // of their own (layer_groups, named_groups).
   double clip_bound = 1;
+  // Bounds for groups of parameters; empty: one group of all with clip_bound.
   std::vector<ClipGroup> groups = {};
+  // Clip rule, norm method and budget.
   ClipOptions clipping = {};
   // Unset: one pass, or two if one pass cannot keep the memory policy's limit.
   std::optional<ClipPasses> passes = {};
@@ -85,6 +89,7 @@ struct EngineOptions {
   std::optional<nn::Schedule> bound_schedule = {};
   // The schedule of the noise multiplier, starting from the one above or the calibrated one.
   std::optional<nn::Schedule> noise_schedule = {};
+  // Exact noise on a grid, or noise in floating point.
   GaussianNoise noise = GaussianNoise::discretized;
   // Noise correlated over the steps (matrix factorization), for planned and cyclic Poisson sampling
   // only; planned sampling requires it. The noise multiplier is then that of the whole plan or

@@ -15,21 +15,22 @@ class Mechanism;
 class Sampler;
 struct EngineOptions;
 
+// The guarantee of a training in words and numbers, to be published with the model.
 struct PrivacyStatement {
   // The guarantee. epsilon is a proved upper bound; infinite if there is no proof.
   double epsilon = 0;
-  double delta = 0;
-  std::int64_t releases = 0;  // number of releases accounted for
-  std::string unit;           // "one training example"
-  std::string relation;       // "add or remove one"
-  std::string sampling;
-  std::string clipping;
-  std::string mechanism;
-  std::string accountant;
+  double delta = 0;                      // of the guarantee
+  std::int64_t releases = 0;             // number of releases accounted for
+  std::string unit;                      // "one training example"
+  std::string relation;                  // "add or remove one"
+  std::string sampling;                  // the sampling in words, with its rate
+  std::string clipping;                  // rule, bounds and groups
+  std::string mechanism;                 // the noise, and its multiplier
+  std::string accountant;                // the name of the accountant
   std::vector<std::string> not_private;  // reasons for which there is no guarantee
   std::vector<std::string> covered;      // what may be published
   std::vector<std::string> not_covered;  // "the choice of settings, when ..."
-  std::vector<std::string> notes;
+  std::vector<std::string> notes;        // further facts for readers
   // "planned: ..." or "adaptive: ...": whether all settings were fixed before the first release,
   // and for which choices epsilon holds.
   std::string composition = {};
@@ -40,13 +41,14 @@ struct PrivacyStatement {
 
 // The parts of an engine that a statement describes, as they are now.
 struct StatementSources {
-  const EngineOptions& options;
-  const Ledger& ledger;
-  const Budget& budget;
-  const Sampler& sampler;
-  const Clipper& clipper;
-  const Mechanism& mechanism;
+  const EngineOptions& options;  // as given
+  const Ledger& ledger;          // its releases and header
+  const Budget& budget;          // epsilon spent and planned
+  const Sampler& sampler;        // of the next step
+  const Clipper& clipper;        // of the next step
+  const Mechanism& mechanism;    // of the next step
 };
+// Engine::report() of these parts.
 PrivacyStatement privacy_statement(const StatementSources& from);
 
 // Returns about twenty lines of text. Epsilon and delta are rounded up.

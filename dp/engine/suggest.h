@@ -8,9 +8,10 @@
 
 namespace sotto::inline dp {
 
+// Settings to begin a search with.
 struct Suggestion {
-  double logical_batch = 0;
-  double clip_bound = 0;
+  double logical_batch = 0;  // expected number of units in a batch
+  double clip_bound = 0;     // C
   // For nn::Sgd without momentum; with momentum m multiply it by 1 - m.
   double learning_rate = 0;
   // The noise multiplier that the target epsilon needs with this batch, by Renyi accounting. The

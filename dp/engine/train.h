@@ -11,14 +11,15 @@
 
 namespace sotto::inline dp {
 
+// Options of train().
 struct TrainOptions {
-  EngineOptions engine = {};
+  EngineOptions engine = {};  // of the private steps
   // The path of a training checkpoint (dp/engine/training_checkpoint.h; SECRET), which is written
   // before the first step, after every `save_every` steps and after the last one. If the file
   // exists, training continues from it; steps made after the last checkpoint are repeated, and
   // their privacy stays spent. Empty: no checkpoint.
   std::string save = {};
-  std::int64_t save_every = 100;
+  std::int64_t save_every = 100;  // steps between checkpoints
   // Standardises the inputs before the first step: means and deviations of columns are released
   // into a layer of the model, and the target epsilon holds for them and all steps together.
   std::optional<StandardizeOptions> standardize = {};
@@ -28,8 +29,11 @@ struct TrainOptions {
 // outputs and the batch's targets: labels (nn::CrossEntropyLoss) or values (nn::MseLoss). BatchLoss
 // computes it from the batch, on the private tape, for a model with other inputs.
 using LabelLoss = std::function<Var(const Var& outputs, const Tensor& targets)>;
+// For targets that are values.
 using ValueLoss = std::function<Var(const Var& outputs, const Var& targets)>;
+// For the whole batch.
 using BatchLoss = std::function<Var(Tape& tape, const Dataset& batch)>;
+// Any of the three.
 using TrainLoss = std::variant<LabelLoss, ValueLoss, BatchLoss>;
 
 // Called after each step; engine.epsilon() is the epsilon spent so far. Training ends when it

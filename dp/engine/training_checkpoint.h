@@ -32,6 +32,7 @@ void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optim
 // (Engine::report()) as JSON in the metadata under statement_key. Throws SystemFailure if the file
 // cannot be written.
 inline constexpr const char* statement_key = "sotto.privacy";
+// Writes the file in one piece: a reader sees the old file or the new one.
 void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement);
 
 // Returns the ledger's position in a checkpoint, for Ledger::resume() before the engine is made.

@@ -105,7 +105,9 @@ class Ledger {
   History history() const { return history_after({}); }
   // The history if this run released `more` as well.
   History history_after(const EventCounts& more) const;
+  // The releases of all runs, by event; as history().
   EventCounts events() const;
+  // Their number.
   std::int64_t releases() const { return total_releases(events()); }
   // The number of other runs' lines read so far. If it grew, events() changed by other runs, not
   // only by record().
@@ -117,14 +119,17 @@ class Ledger {
   std::uint64_t next_draw() const;
   // True unless mark_not_private() was called by any run; reasons() lists its arguments.
   bool private_noise() const { return reasons().empty(); }
+  // The reasons for which noise is not private; empty if it is.
   std::vector<std::string> reasons() const;
   // The ids of the ledger and of this run, 128 random bits each.
   const std::string& id() const;
+  // The id of this run.
   const std::string& run_id() const;
   // True if the run was continued from a training checkpoint by resume().
   bool resumed() const;
   // The declared number of units, as far as was read; nullopt before a run declared it.
   std::optional<std::int64_t> population() const;
+  // Unit and relation, as when the ledger was made.
   const LedgerHeader& header() const;
 
  private:

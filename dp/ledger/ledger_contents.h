@@ -11,29 +11,33 @@
 
 namespace sotto::inline dp {
 
+// The most releases that one line may reserve.
 inline constexpr std::int64_t max_reservation = 1 << 20;
+// Draws have numbers below this.
 inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;
 
 // The meaning of the numbers: the privacy unit, in words for people, and the neighbouring relation.
 struct LedgerHeader {
-  std::string unit = "one training example";
-  NeighboringRelation relation = NeighboringRelation::add_or_remove_one;
+  std::string unit = "one training example";                              // in words
+  NeighboringRelation relation = NeighboringRelation::add_or_remove_one;  // of data sets
 
+  // Compares every member.
   bool operator==(const LedgerHeader&) const = default;
 };
 
 // Adds `releases`; a negative number takes back releases counted before.
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
+// The number of releases of all kinds.
 std::int64_t total_releases(const EventCounts& counts);
 
 // A ledger's releases, in the terms of composition theorems (docs/appendix/proofs-accounting.md,
 // section 4).
 struct History {
-  EventCounts events;
+  EventCounts events;  // releases of all runs
   // The maximum releases that the runs wrote down before any release, and whether every release is
   // within them.
   EventCounts plans = {};
-  bool within_plans = true;
+  bool within_plans = true;  // true if no run left its plan
   // All releases are within the plans, but they are not a prefix of a sequence that the plans fix:
   // which part of the plans was released could have been chosen by looking.
   bool whole_plan = false;
@@ -47,37 +51,40 @@ struct History {
 
 // Releases of one event that are charged in advance, on draws numbered from `first_draw`.
 struct Reservation {
-  Event event;
-  std::int64_t count = 0;
-  std::uint64_t first_draw = 0;
+  Event event;                   // the event of each
+  std::int64_t count = 0;        // number of releases
+  std::uint64_t first_draw = 0;  // number of the first draw
 
+  // Compares every member.
   bool operator==(const Reservation&) const = default;
 };
 
 // A draw's position in its epoch: the number of the draw that began the epoch, and its index from
 // 0.
 struct EpochPosition {
-  std::uint64_t began = 0;
-  std::int64_t index_in_epoch = 0;
+  std::uint64_t began = 0;          // number of a draw
+  std::int64_t index_in_epoch = 0;  // batches before it in its epoch
 };
 
 // The releases of one run: a sampler with its mechanism, across all interruptions.
 struct LedgerRun {
-  std::string id;
+  std::string id;                   // 128 random bits, in hexadecimal digits
   EventCounts events;               // an open reservation counts in full
   std::uint64_t next_draw = 0;      // no draw from here on was used
   std::optional<Reservation> open;  // the last one, until it is settled
   // The last epoch of a kind, by the event of its first batch: the draw that began it, and the
   // number of its batches that are charged and not yet released.
   struct Pass {
-    Event first;
-    std::uint64_t draw = 0;
-    std::int64_t left = 0;
+    Event first;             // of the first batch
+    std::uint64_t draw = 0;  // that began it
+    std::int64_t left = 0;   // charged and not yet released
+    // Compares every member.
     bool operator==(const Pass&) const = default;
   };
-  std::vector<Pass> passes;
-  EventCounts plan = {};  // maximum releases, written before any release of any run
+  std::vector<Pass> passes;  // one for each kind
+  EventCounts plan = {};     // maximum releases, written before any release of any run
 
+  // Compares every member.
   bool operator==(const LedgerRun&) const = default;
 
   // Throws std::invalid_argument unless 1 <= count <= max_reservation, the draws are new and
@@ -92,6 +99,7 @@ struct LedgerRun {
   std::int64_t payments_left(const Event& paid) const;
   // The epoch that such a batch, paid or first, belongs to; null if none has begun.
   Pass* pass_of(Event event);
+  // The same, to read.
   const Pass* pass_of(Event event) const;
   // Returns whether the plan allows every release.
   bool within_plan() const;
@@ -99,9 +107,10 @@ struct LedgerRun {
   bool prefix_of_plan() const;
 };
 
+// The contents of a ledger, as its lines say.
 struct LedgerContents {
-  std::string id;  // of the ledger: 128 random bits
-  LedgerHeader header;
+  std::string id;                    // of the ledger: 128 random bits
+  LedgerHeader header;               // of the file
   std::vector<LedgerRun> runs;       // in the order of their first lines
   std::vector<std::string> reasons;  // why the noise is not private; empty if it is
   // The number of units in the data set, once a run has declared it.
@@ -114,6 +123,7 @@ struct LedgerContents {
   LedgerRun& run(const std::string& id);
   // The releases of all runs.
   EventCounts events() const;
+  // The releases of all runs, and whether they were planned.
   History history() const;
   // Returns whether at most one run has planned or released, and released a prefix of its plan.
   bool one_sequence() const;

@@ -7,14 +7,16 @@
 
 namespace sotto::inline dp {
 
+// Where a ledger stood when a checkpoint was written, by which an older or another file is noticed.
 struct LedgerPosition {
   std::string ledger;         // id of the ledger
   std::string run;            // id of the run that the checkpoint belongs to
   std::int64_t releases = 0;  // of that run
   std::int64_t lines = 0;     // of the file
-  std::uint64_t bytes = 0;
-  std::string checksum;  // of the last of these lines
+  std::uint64_t bytes = 0;    // of these lines
+  std::string checksum;       // of the last of these lines
 
+  // Compares every member.
   bool operator==(const LedgerPosition&) const = default;
 };
 

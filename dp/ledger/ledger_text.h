@@ -16,10 +16,10 @@ inline constexpr int ledger_version = 4, oldest_ledger_version = 2;
 
 // The part of a file that was read or written.
 struct LedgerText {
-  LedgerContents contents;
-  std::int64_t lines = 0;
-  std::size_t size = 0;  // bytes of these lines, without an incomplete one that a crash left
-  std::string checksum;  // of the last line
+  LedgerContents contents;  // as the lines say
+  std::int64_t lines = 0;   // number of lines
+  std::size_t size = 0;     // bytes of these lines, without an incomplete one that a crash left
+  std::string checksum;     // of the last line
   bool missing_newline = false;  // the last line lacks only its newline, which `size` counts
 };
 
@@ -34,10 +34,15 @@ LedgerText parse_ledger(const std::string& text, const std::string& path);
 
 // Format lines without their checksums. In texts for people, invalid UTF-8 is replaced.
 std::string header_line(const LedgerContents& contents);
+// Pays in advance.
 std::string reservation_line(const LedgerRun& run, const Reservation& reservation);
+// Says how many of the open reservation were used.
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw);
+// Declares the number of units.
 std::string population_line(const LedgerRun& run, std::int64_t units);
+// Declares the most that the run will release.
 std::string plan_line(const LedgerRun& run, const EventCounts& max);
+// Says why the noise is not private.
 std::string not_private_line(const LedgerRun& run, const std::string& reason);
 // Returns the next line of the file, newline included: `line` with its checksum. `text.contents`
 // does not change.

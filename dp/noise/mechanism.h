@@ -28,7 +28,9 @@ class NoisyGradient {
  public:
   // Copies share the gradient; a move is a copy, so that none is ever empty.
   NoisyGradient(const NoisyGradient&) = default;
+  // Shares the other's gradient.
   NoisyGradient& operator=(const NoisyGradient&) = default;
+  // The mean gradient of each parameter, with its noise.
   const Gradients& gradients() const;
   // The variance of the noise on each element.
   double noise_variance() const;
@@ -102,6 +104,7 @@ class Mechanism {
   // The scale of a sum's noise: its standard deviation on every element is multiplier *
   // sensitivity, before the division by `divisor`.
   struct Scale {
+    // Noise multiplier, sensitivity of the sum, and the expected batch size.
     double multiplier = 0, sensitivity = 1, divisor = 1;
   };
   // Called before anything is written to the ledger. Throws std::invalid_argument if noise of this

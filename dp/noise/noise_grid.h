@@ -16,9 +16,10 @@ inline constexpr double rounding_share = 0x1p-20;
 
 // The multiples of `spacing`, a power of two.
 struct NoiseGrid {
-  double spacing = 1;
-  double stddev = 0;  // standard deviation of the noise, in spacings
+  double spacing = 1;  // a power of two
+  double stddev = 0;   // standard deviation of the noise, in spacings
 
+  // Compares every member.
   bool operator==(const NoiseGrid&) const = default;
   // The nearest multiple of the spacing, as a number of spacings. A value more than 2^61 spacings
   // from 0 counts as that far. Not for NaN.

@@ -12,12 +12,15 @@ inline constexpr int shown_digits = 4;
 // (rounded_down) the value when read back: "2.38" for 2.3795, "1.01e-05" for 1.00001e-5, "∞" if it
 // would overflow. Throw std::invalid_argument unless value >= 0 (infinity included).
 std::string rounded_up(double value, int digits = shown_digits);
+// The nearest such decimal that is not above the value.
 std::string rounded_down(double value, int digits = shown_digits);
 
 // Texts of privacy numbers wherever they are printed; they never understate what was spent. Epsilon
 // and delta are rounded up, the noise multiplier of releases down; delta and noise have six digits.
 std::string epsilon_text(double epsilon, int digits = shown_digits);
+// delta, rounded up.
 std::string delta_text(double delta);
+// The noise multiplier of releases, rounded down.
 std::string noise_text(double noise_multiplier);
 
 // A number that a user gave, to six digits: "0.00426667".

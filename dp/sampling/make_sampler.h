@@ -8,8 +8,9 @@
 
 namespace sotto::inline dp {
 
+// The sampling, and the numbers that it needs.
 struct SamplerOptions {
-  Sampling sampling = Sampling::poisson;
+  Sampling sampling = Sampling::poisson;  // how batches are drawn
   // The mean number of units in a batch. For fixed_size and planned it is exact; for partition it
   // is the maximum; balls_and_bins has ceil(population / expected_batch) batches in an epoch; for
   // full_batch it is the population, or 0.

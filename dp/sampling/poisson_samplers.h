@@ -35,6 +35,7 @@ class TruncatedPoissonSampler final : public Sampler {
   TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t max_batch_size,
                           SecretRandom random = SecretRandom());
 
+  // The most units that a batch has.
   std::int64_t max_batch_size() const { return max_batch_size_; }
   // The mean size of the batches before truncation, but at most `max_batch_size`.
   double expected_batch_size() const override;
@@ -59,7 +60,9 @@ class CyclicPoissonSampler final : public Sampler {
   CyclicPoissonSampler(std::int64_t population, std::int64_t groups, double rate,
                        SecretRandom random = SecretRandom());
 
+  // The number of groups, and of batches in an epoch.
   std::int64_t groups() const { return event().batches; }
+  // The mean number of units in a turn of a group.
   double expected_batch_size() const override {
     return Sampler::expected_batch_size() / static_cast<double>(groups());
   }

@@ -14,7 +14,9 @@ namespace sotto::inline dp {
 // but not copied.
 class SampledBatch {
  public:
+  // Takes over the batch.
   SampledBatch(SampledBatch&&) = default;
+  // Takes over the batch.
   SampledBatch& operator=(SampledBatch&&) = default;
 
   // The privacy units that take part, in increasing order; may be empty.
@@ -27,9 +29,11 @@ class SampledBatch {
   double expected_batch_size() const { return expected_size_; }
   // The data set's number of units, to which the rate refers: a ledger accepts one population only.
   std::int64_t population() const { return population_; }
+  // The draw's number, by which a ledger refuses to release a batch twice.
   std::uint64_t number() const { return number_; }
   // The batch's index in its epoch, from 0, and the number of the draw that began the epoch.
   std::int64_t index_in_epoch() const { return index_in_epoch_; }
+  // The number of the draw that began the epoch.
   std::uint64_t epoch_began() const { return epoch_began_; }
   // Returns whether the batch was drawn with unpredictable randomness.
   bool secure() const { return secure_; }
@@ -53,9 +57,9 @@ class SampledBatch {
 // A sampler's state for a training checkpoint. It is as SECRET as the batches: `rest` reveals
 // the units of batches to come. It does not contain the generator.
 struct SamplerState {
-  Event event;  // of the next draw
-  std::int64_t population = 0;
-  double expected_batch_size = 0;
+  Event event;                      // of the next draw
+  std::int64_t population = 0;      // number of units
+  double expected_batch_size = 0;   // as Sampler::expected_batch_size()
   bool secure = false;              // SampledBatch::secure() of its draws
   std::int64_t index_in_epoch = 0;  // batches of the epoch already drawn
   std::uint64_t epoch_began = 0;    // number of the draw that began the epoch
@@ -81,12 +85,16 @@ class Sampler {
   SampledBatch draw();
   // The event of the next draw, with a noise multiplier of 0.
   const Event& event() const { return event_; }
+  // The way in which batches are drawn.
   Sampling sampling() const { return event_.sampling; }
   // The exact probability with which a unit takes part, if the sampling has one; rounded up if a
   // double does not hold it.
   double rate() const { return event_.sampling_rate; }
+  // The number of units in the data set.
   std::int64_t population() const { return population_; }
+  // The mean number of units in a batch, by which noisy sums are divided. Public.
   virtual double expected_batch_size() const { return rate() * static_cast<double>(population_); }
+  // Two draws in which one unit takes part are at least this many apart; 1: no guarantee.
   virtual std::int64_t min_separation() const { return 1; }
   // The number of batches of the epoch already drawn.
   std::int64_t index_in_epoch() const { return index_in_epoch_; }
@@ -94,6 +102,7 @@ class Sampler {
   // stopped.
   void resume_from(std::uint64_t number);
 
+  // The state for a training checkpoint; SECRET.
   SamplerState state() const;
   // Continues from a state, also within an epoch, with the same draw numbers: the ledger refuses
   // batches that were released since. Throws std::invalid_argument, with nothing changed, unless
@@ -104,12 +113,14 @@ class Sampler {
   // The units of the next draw, in increasing order. `index_in_epoch` counts the batches
   // of an epoch from 0.
   virtual std::vector<std::int64_t> sample(std::int64_t index_in_epoch) = 0;
+  // Returns whether batches are drawn with unpredictable randomness.
   virtual bool secure() const = 0;
   // Returns whether another epoch follows the first.
   virtual bool repeats() const { return true; }
   // The remaining assignment, after `index_in_epoch` batches, of an epoch that is drawn at its
   // start; load_rest() restores it after checking all of it.
   virtual std::vector<std::int64_t> rest(std::int64_t /*index_in_epoch*/) const { return {}; }
+  // Throws std::invalid_argument, with nothing changed, for an assignment that rest() never gives.
   virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
 
  private:
@@ -125,6 +136,7 @@ class Sampler {
 // Every unit takes part in every batch.
 class FullBatchSampler final : public Sampler {
  public:
+  // Throws std::invalid_argument unless population >= 1.
   explicit FullBatchSampler(std::int64_t population)
       : Sampler(population, {.sampling = Sampling::full_batch}) {}
 

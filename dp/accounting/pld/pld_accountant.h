@@ -22,8 +22,11 @@ class PldComposition;
 // an accountant.
 class PldAccountant : public Accountant {
  public:
+  // An empty history.
   explicit PldAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
+  // Takes over the history.
   PldAccountant(PldAccountant&&) noexcept;
+  // Takes over the history.
   PldAccountant& operator=(PldAccountant&&) noexcept;
   ~PldAccountant() override;
 
@@ -33,9 +36,11 @@ class PldAccountant : public Accountant {
   // noise both bounds are infinity and 1. Throw std::invalid_argument unless delta is in (0, 1) and
   // epsilon finite and >= 0.
   double epsilon(double delta, Bound bound) const;
+  // The upper or the lower bound on delta.
   double delta(double epsilon, Bound bound) const;
 
  protected:
+  // `rounding` is how losses are put on the lattice (PrvAccountant rounds otherwise).
   PldAccountant(AccountantKind kind, NeighboringRelation relation, Discretization rounding);
 
  private:

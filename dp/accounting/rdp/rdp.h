@@ -25,8 +25,8 @@ const std::vector<double>& default_orders();
 
 // A bound, and the order that gave it.
 struct RdpBound {
-  double value = 0;
-  double order = 0;
+  double value = 0;  // of epsilon or delta
+  double order = 0;  // 0 if no order gave it
 };
 
 // The smallest epsilon that divergences rdp[i] at orders[i] > 1 prove for this delta:
@@ -46,7 +46,9 @@ RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, 
 // orders[i], is computed for few orders. Without convexity the bound is valid, too, but may not be
 // the smallest.
 using RdpOfOrder = std::function<double(std::size_t i)>;
+// The smallest epsilon for this delta.
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta);
+// The smallest delta for this epsilon.
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);
 
 }  // namespace sotto::inline dp

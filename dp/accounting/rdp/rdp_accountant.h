@@ -12,8 +12,8 @@ namespace sotto::inline dp {
 
 // Releases of one kind, and the divergence of one of them at each order: NaN until computed.
 struct RdpTerm {
-  double count = 0;
-  std::vector<double> curve;
+  double count = 0;           // number of releases
+  std::vector<double> curve;  // in nats, by order
 };
 
 // The accountant for most samplings, and the fastest. Divergences are computed when an answer needs
@@ -26,6 +26,7 @@ class RdpAccountant final : public Accountant {
 
   // The bounds, with the orders that gave them, not counting truncation.
   RdpBound best_epsilon(double delta) const;
+  // The same for delta.
   RdpBound best_delta(double epsilon) const;
   // Returns whether a smaller or larger order than those given might prove a smaller epsilon.
   bool order_at_edge(double delta) const;

@@ -14,7 +14,7 @@ namespace sotto::inline dp {
 
 // The correlation of the noise, and the batches it is made for.
 struct NoisePlan {
-  StrategyMatrix strategy;
+  StrategyMatrix strategy;  // C
   // Noise multiplier of the whole plan as one release: the standard deviation of the independent
   // noise over the clipped sum's sensitivity times C's. For planned batches C's sensitivity is
   // StrategyMatrix::sensitivity() with this separation; for cyclic Poisson batches it is the norm
@@ -45,9 +45,11 @@ class CorrelatedMechanism final : public Mechanism {
   explicit CorrelatedMechanism(NoisePlan plan, SecretRandom random = SecretRandom());
   ~CorrelatedMechanism() override;
 
+  // The plan, as given.
   const NoisePlan& plan() const { return plan_; }
   // C's sensitivity, by which the clipped sum's is multiplied.
   double factor_sensitivity() const { return factor_sensitivity_; }
+  // Releases of the plan made so far.
   std::int64_t steps_made() const;
   // Throws std::invalid_argument for batches of another kind than the plan's.
   Event event(Event batch) const override;

@@ -16,29 +16,34 @@ namespace sotto::inline dp {
 // Binary tree aggregation (Dwork et al. 2010; DP-FTRL, Kairouz et al. 2021): row t sums the steps
 // of the tree's node that ends at step t and is a left child; no other node is used.
 struct TreeFactor {
+  // All are equal.
   bool operator==(const TreeFactor&) const = default;
 };
 
 // C[t, s] = coefficients[t - s], and 0 for t - s >= coefficients.size() (Choquette-Choo et al.
 // 2023b; McKenna 2024). {1} is independent noise.
 struct BandedToeplitz {
-  std::vector<double> coefficients;
+  std::vector<double> coefficients;  // the first one is 1
+  // Compares every member.
   bool operator==(const BandedToeplitz&) const = default;
 };
 
 // Buffered linear Toeplitz (BLT): C[t, s] = sum_i scales[i] decays[i]^(t-s-1) below the diagonal, 1
 // on it (Dvijotham et al. 2024; McMahan et al. 2024).
 struct BufferedToeplitz {
-  std::vector<double> decays, scales;
+  std::vector<double> decays, scales;  // as many of each as buffers
+  // Compares every member.
   bool operator==(const BufferedToeplitz&) const = default;
 };
 
+// The forms that a strategy matrix may have.
 using StrategyFactor = std::variant<TreeFactor, BandedToeplitz, BufferedToeplitz>;
 
 // Min-sep participation (Choquette-Choo et al. 2023b): a record takes part in at most
 // max_participations steps, any two of which are at least min_separation apart.
 struct Participation {
-  std::int64_t min_separation = 1;
+  std::int64_t min_separation = 1;  // in steps
+  // Default: as many as fit.
   std::int64_t max_participations = std::numeric_limits<std::int64_t>::max();
 };
 
@@ -51,7 +56,9 @@ class StrategyMatrix {
   // in [0, 1), with as many scales >= 0, whose sum is at most 1.
   StrategyMatrix(StrategyFactor factor, std::int64_t steps);
 
+  // The factor, with its numbers rounded.
   const StrategyFactor& factor() const { return factor_; }
+  // The number of rows and columns.
   std::int64_t steps() const { return steps_; }
   // C[t, s] = 0 for t - s >= bands.
   std::int64_t bands() const;

@@ -7,9 +7,9 @@ namespace sotto::inline dp {
 
 // The objective of a search. Searches throw std::invalid_argument unless all numbers are >= 1.
 struct ErrorObjective {
-  std::int64_t steps = 1;
-  Participation participation = {};
-  PrefixError error = PrefixError::mean;
+  std::int64_t steps = 1;                 // rows of the matrix
+  Participation participation = {};       // of a record
+  PrefixError error = PrefixError::mean;  // mean or maximum over the steps
 };
 
 // The banded Toeplitz factor with the smallest squared_error() among those with decreasing positive
