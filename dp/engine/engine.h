@@ -64,6 +64,12 @@ struct MeanQuery {
 // std::invalid_argument, and so do the first three if the loss or a query calls them. Call the
 // other members in the thread that makes the steps, or between steps. Engines in different threads
 // need different models and optimizers.
+//
+// On several ranks (EngineOptions::ranks) the constructor, step() and load_state() are collective:
+// every rank calls them, in the same order. epsilon(), report() and state() are rank 0's, and throw
+// std::invalid_argument elsewhere; so does the ledger (Ledger::on_rank_0). All else is local:
+// can_step(), steps_made() and noise_multiplier() are the same on every rank, and statistics are of
+// the rank's own units.
 class Engine {
  public:
   // Returns one loss per row, [rows], on the given private tape. `rows` may contain a row
@@ -97,7 +103,8 @@ class Engine {
   bool can_step() const;
   // Makes one logical step. An empty batch is an ordinary step: noise is added and the step
   // charged. When memory runs out, the step continues with smaller physical batches, down to one
-  // unit. If the loss throws, no update is released or charged.
+  // unit. If the loss throws, no update is released or charged; on several ranks the run has then
+  // failed, and the others throw a RankFailure.
   //
   // Throws std::invalid_argument, without a release or charge, if can_step() is false, if other
   // runs of the ledger have meanwhile spent the rest of the target epsilon (can_step() is false
@@ -107,8 +114,8 @@ class Engine {
   StepReport step(const Loss& loss);
   // Returns noisy estimates of the means, one per range, and charges them to the ledger. Releases
   // beyond options.planned_means make the ledger's history adaptive, and epsilon larger. Throws
-  // std::invalid_argument, without a release, if the target epsilon would be exceeded, and with a
-  // noise_strategy.
+  // std::invalid_argument, without a release, if the target epsilon would be exceeded, with a
+  // noise_strategy, and on several ranks.
   std::vector<double> release_means(const MeanQuery& query);
 
   // The epsilon spent so far by all runs of the ledger, those in other processes as of the last

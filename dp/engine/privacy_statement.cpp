@@ -1,6 +1,7 @@
 #include "dp/engine/privacy_statement.h"
 
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -177,6 +178,38 @@ std::string to_json(const PrivacyStatement& s) {
                        {"not_covered", s.not_covered},
                        {"notes", s.notes}};
   return object.dump();
+}
+
+PrivacyStatement statement_from_json(const std::string& text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    const auto& epsilon = json.at("epsilon");
+    PrivacyStatement s;
+    s.epsilon = epsilon.is_null() ? std::numeric_limits<double>::infinity() : double{epsilon};
+    s.delta = json.at("delta");
+    s.releases = json.at("releases");
+    const std::pair<const char*, std::string&> texts[] = {
+        {"unit", s.unit},
+        {"relation", s.relation},
+        {"sampling", s.sampling},
+        {"clipping", s.clipping},
+        {"mechanism", s.mechanism},
+        {"accountant", s.accountant},
+        {"composition", s.composition},
+    };
+    for (const auto& [name, value] : texts) value = json.at(name);
+    const std::pair<const char*, std::vector<std::string>&> lists[] = {
+        {"not_private", s.not_private},
+        {"covered", s.covered},
+        {"not_covered", s.not_covered},
+        {"notes", s.notes},
+    };
+    for (const auto& [name, value] : lists) value = json.at(name);
+    if (!json.at("epsilon_planned").is_null()) s.epsilon_planned = json.at("epsilon_planned");
+    return s;
+  } catch (const nlohmann::json::exception& error) {
+    fail(fmt::format("privacy statement: {}", error.what()));
+  }
 }
 
 }  // namespace sotto::inline dp

@@ -55,5 +55,8 @@ PrivacyStatement privacy_statement(const StatementSources& from);
 std::string to_text(const PrivacyStatement& statement);
 // Returns a JSON object with the member names above; an infinite epsilon is null.
 std::string to_json(const PrivacyStatement& statement);
+// Returns the statement of such a text; an epsilon of null is infinite. Throws
+// std::invalid_argument for any other text.
+PrivacyStatement statement_from_json(const std::string& text);
 
 }  // namespace sotto::inline dp

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/overloaded.h"
+#include "core/ranks/on_rank_0.h"
 #include "dp/engine/training_checkpoint.h"
 #include "memory/planning/planner.h"
 #include "nn/data/batch_loader.h"
@@ -17,6 +18,35 @@ Ledger open_ledger(const std::string& path, const TrainOptions& options) {
     return Ledger::resume(path, checkpoint_mark(options.save));
   if (std::filesystem::exists(path)) return Ledger::open(path);
   return Ledger::create(path, {.unit = options.engine.unit});
+}
+
+// Opens the ledger, on rank 0 if there are ranks.
+Ledger ledger_of_run(const std::string& path, const TrainOptions& options) {
+  const auto open = [&] { return open_ledger(path, options); };
+  const std::shared_ptr<Ranks>& ranks = options.engine.ranks;
+  return ranks ? Ledger::on_rank_0(ranks, open) : open();
+}
+
+// Rank 0's answer, on every rank; without ranks (null) the answer.
+bool told(const std::shared_ptr<Ranks>& ranks, const char* place,
+          const std::function<bool()>& answer) {
+  if (!ranks) return answer();
+  const auto bytes = on_rank_0(*ranks, place, [&] {
+    PackedValues values;
+    values.add(answer());
+    return std::move(values).take();
+  });
+  return UnpackedValues(bytes).take<bool>();
+}
+
+PrivacyStatement told_statement(const Engine& engine) {
+  if (!engine.ranks()) return engine.report();
+  const auto bytes = on_rank_0(*engine.ranks(), "train: statement", [&] {
+    PackedValues values;
+    values.add_all(to_json(engine.report()));
+    return std::move(values).take();
+  });
+  return statement_from_json(UnpackedValues(bytes).take_all<std::string>());
 }
 
 Var loss_of(nn::Module& model, const TrainLoss& loss, Tape& tape, const Dataset& batch) {
@@ -44,7 +74,7 @@ void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                        const std::string& ledger, const TrainOptions& options,
                        const TrainLoss& loss, const OnStep& on_step) {
-  return train(model, optimizer, data, open_ledger(ledger, options), options, loss, on_step);
+  return train(model, optimizer, data, ledger_of_run(ledger, options), options, loss, on_step);
 }
 
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
@@ -52,7 +82,9 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const OnStep& on_step) {
   check(options.engine.steps >= 1 && options.save_every >= 1,
         "train: {} steps, with a checkpoint every {}", options.engine.steps, options.save_every);
-  const bool saved = !options.save.empty() && std::filesystem::exists(options.save);
+  const bool saved = told(options.engine.ranks, "train: checkpoint", [&] {
+    return !options.save.empty() && std::filesystem::exists(options.save);
+  });
   check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
         options.save);
   BatchLoader loader(data, memory::device_of(optimizer));
@@ -77,11 +109,12 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
     const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
       return loss_of(model, loss, tape, loader.batch(rows));
     });
-    if (on_step && !on_step(report, engine)) break;
+    if (on_step && !told(engine.ranks(), "train: on_step", [&] { return on_step(report, engine); }))
+      break;
     if (report.step % options.save_every == 0) save();
   }
   save();
-  return engine.report();
+  return told_statement(engine);
 }
 
 }  // namespace sotto::inline dp

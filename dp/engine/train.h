@@ -36,9 +36,9 @@ using BatchLoss = std::function<Var(Tape& tape, const Dataset& batch)>;
 // Any of the three.
 using TrainLoss = std::variant<LabelLoss, ValueLoss, BatchLoss>;
 
-// Called after each step; engine.epsilon() is the epsilon spent so far. Training ends when it
-// returns false. If that decision looked at the model, the statement's epsilon_planned holds, not
-// its epsilon.
+// Called after each step, on rank 0 if there are ranks; engine.epsilon() is the epsilon spent so
+// far. Training ends when it returns false. If that decision looked at the model, the statement's
+// epsilon_planned holds, not its epsilon.
 using OnStep = std::function<bool(const StepReport& report, const Engine& engine)>;
 
 // Trains the model by an Engine on this data, for all steps that are planned and within the target
@@ -50,6 +50,9 @@ using OnStep = std::function<bool(const StepReport& report, const Engine& engine
 //       model, optimizer, data, "run.ledger",
 //       {.engine = {.target_epsilon = 3, .steps = 1000}, .save = "run.state"},
 //       nn::CrossEntropyLoss{});
+//
+// With options.engine.ranks it is collective: every rank makes the same call, rank 0 alone has the
+// files, and all return the same statement.
 //
 // `ledger` is the path of the ledger file, which is created if it does not exist, with the unit
 // options.engine.unit and the relation add_or_remove_one. Releases that it already holds count.

@@ -1,12 +1,16 @@
 // An engine on several ranks: the same bits for every number of ranks.
+#include <atomic>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include <sys/random.h>
 
 #include "autograd/ops.h"
 #include "core/ranks/rank_failure.h"
 #include "dp/clipping/clipper.h"
+#include "dp/engine/train.h"
 #include "dp/engine/training_checkpoint.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"
@@ -229,6 +233,98 @@ TEST_CASE("a checkpoint is the same file for every number of ranks, and any numb
     const bool same = resumed(ranks) == by_one;
     CHECK(same);
   }
+}
+
+// Numbers that try to break clipping: huge, not finite, tiny, and ones that cancel.
+std::vector<float> hostile_numbers() {
+  std::vector<float> x(population, 0.3F);
+  const float hostile[] = {1e30F,    -1e30F, std::numeric_limits<float>::infinity(),
+                           -0.9375F, 1e-30F, std::numeric_limits<float>::quiet_NaN(),
+                           0x1p-24F, 5};
+  for (std::size_t k = 0; k < x.size(); k += 3) x[k] = hostile[k % std::size(hostile)];
+  return x;
+}
+
+// The sum of clipped gradients that three ranks release, without unit `left_out`. Equal keys give
+// equal noise.
+std::vector<double> released_without(std::int64_t left_out, double* sensitivity = nullptr) {
+  const std::vector<float> x = hostile_numbers();
+  std::vector<double> sum;
+  on_thread_ranks(3, [&](Ranks& own) {
+    const std::shared_ptr<Ranks> ranks(std::shared_ptr<void>(), &own);
+    nn::Linear model(2, 3);
+    for (Parameter* parameter : model.parameters())
+      parameter->value = zeros(parameter->value.shape());
+    nn::Sgd optimizer(model, {.learning_rate = 1});
+    EngineOptions options{.noise_multiplier = 1e-3,
+                          .sampling = Sampling::full_batch,
+                          .logical_batch = population,
+                          .memory = {.physical_batch = 16}};
+    options.ranks = ranks;
+    options.rows_of_unit = [=](std::int64_t unit) {
+      return unit == left_out ? std::vector<std::int64_t>() : std::vector{unit};
+    };
+    const Ledger ledger = Ledger::on_rank_0(ranks, [] { return Ledger(); });
+    Engine engine(model, optimizer, population, ledger, options);
+    engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+      std::vector<float> of_rows;
+      for (const std::int64_t row : rows) {
+        of_rows.push_back(x[static_cast<std::size_t>(row)]);
+        of_rows.push_back(0.5F);
+      }
+      return sum_per_sample(model(tape.input(Tensor::from(of_rows, {std::ssize(rows), 2}))));
+    });
+    if (own.rank() != 0) return;
+    for (const Parameter* parameter : model.parameters())
+      for (const float value : parameter->value.to_vector<float>())
+        sum.push_back(-static_cast<double>(value) * population);
+    if (sensitivity != nullptr) *sensitivity = engine.clipper().sensitivity();
+  });
+  return sum;
+}
+
+TEST_CASE("leaving one unit out moves the sum of several ranks by its sensitivity at most") {
+  double sensitivity = 0, furthest = 0;
+  const std::vector<double> all = released_without(-1, &sensitivity);
+  for (std::int64_t unit = 0; unit < population; ++unit) {
+    if (unit % 3 != 0 && unit % 16 != 15) continue;  // the hostile ones, and ends of blocks
+    const std::vector<double> without = released_without(unit);
+    double square = 0;
+    for (std::size_t k = 0; k < all.size(); ++k)
+      square += (all[k] - without[k]) * (all[k] - without[k]);
+    furthest = std::max(furthest, std::sqrt(square));
+  }
+  constexpr double last_digits = 1e-4;  // of f32 weights
+  CHECK(furthest <= sensitivity + last_digits);
+  CHECK(furthest > 0.99 * sensitivity);
+}
+
+TEST_CASE("a complete training on several ranks is the one on one rank, with its statement") {
+  const auto trained = [](int ranks) {
+    const Place place;
+    std::vector<std::string> statements(static_cast<std::size_t>(ranks));
+    std::atomic<int> calls = 0;
+    const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
+      EngineOptions options = small_batches();
+      options.ranks = own;
+      for (const std::int64_t steps_now : {4, 9}) {  // the second call resumes
+        options.steps = 9;
+        statements[static_cast<std::size_t>(own->rank())] = to_json(
+            train(training.model, *training.optimizer, training.data, place.path(),
+                  {.engine = options, .save = place.path() + ".state"}, nn::CrossEntropyLoss{},
+                  [&](const StepReport& report, const Engine& engine) {
+                    ++calls;
+                    return engine.epsilon() > 0 && report.step < steps_now;
+                  }));
+      }
+    };
+    const auto all = train_on_ranks(ranks, body);
+    for (const std::string& statement : statements) CHECK(statement == statements[0]);
+    CHECK(calls == 9);
+    return std::pair(all.back()->weights(), statements[0]);
+  };
+  const bool same = trained(3) == trained(1);
+  CHECK(same);
 }
 
 }  // namespace
