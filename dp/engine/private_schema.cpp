@@ -95,7 +95,7 @@ class Numbers {
   std::vector<std::int64_t> places_;  // among the inputs, or `label`
 };
 
-// Both releases have the same event, so that which is which does not matter to the plan.
+// Both releases, which have the same event and are planned together.
 class Releases {
  public:
   Releases(Ledger& ledger, std::int64_t units, const SchemaBudget& budget)
@@ -172,8 +172,9 @@ Ranges release_ranges(const Numbers& numbers, HistogramSum& counts, Releases& re
       noise * std::sqrt(2 * std::log(1e4 * static_cast<double>(numbers.columns() * bins)));
   constexpr double enough = 0.125;
   check(least <= enough,
-        "schema: the budget is too small: less than {:.0f} % of {} units are not seen", 100 * least,
-        releases.units());
+        "schema: the budget is too small for {} units: values that less than {:.0f} of them share "
+        "would not be seen",
+        releases.units(), least * static_cast<double>(releases.units()));
   releases.plan();
   const std::vector<double> fractions = releases.release(counts);
   Ranges ranges;

@@ -25,7 +25,7 @@ struct SchemaBudget {
 //
 // The notes of the result say which columns were paid for. Throws, without a release:
 // std::invalid_argument for a draft in which no number lacks a range, for a ledger that holds
-// releases, and if the budget is too small for the number of units to see an eighth of them, or its
+// releases, and if the budget is too small to see values that an eighth of the units share, or its
 // delta is not below 1 / units; SystemFailure where TableReader does.
 SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Ledger& ledger,
                            const SchemaBudget& budget);

@@ -21,7 +21,7 @@ struct StandardizeOptions {
   // for the statistics alone. Other columns stay as they are.
   std::map<std::int64_t, StatisticRange> ranges = {};
   // The noise multiplier of the release: one, of both moments of all columns, over all units. With
-  // the default it costs as much as a few percent of the noise of a training at epsilon 1.
+  // the default the noise of a training at epsilon 1 grows by a few percent.
   double noise_multiplier = 20;
 };
 

@@ -192,12 +192,13 @@ void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const s
   if (producer_) return producer_->announce({rows, then});
   if (prefetcher_) prefetcher_->announce({rows, then});
   data_->read_ahead(rows);
-  data_->read_ahead(then);
 }
 
 Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   if (producer_) return producer_->batch(rows);
-  return prefetcher_ ? prefetcher_->batch(rows) : data_->batch(rows);
+  if (prefetcher_) return prefetcher_->batch(rows);
+  data_->read_ahead(rows);
+  return data_->batch(rows);
 }
 
 std::int64_t BatchLoader::hits() const {

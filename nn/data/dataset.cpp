@@ -22,6 +22,8 @@ constexpr std::uint64_t order_stream = 0x6f72646500000000;
 constexpr std::uint64_t split_stream = 0x73706c6974000000;
 constexpr std::uint64_t shuffle_stream = 0x7368756600000000;
 constexpr std::int64_t gather_grain = 64;
+// More could push out of memory what was read first; a row costs a further page, of 4 KiB.
+constexpr std::size_t max_ahead = std::size_t{1} << 26, page = std::size_t{1} << 12;
 
 std::size_t sample_bytes(const Tensor& x) {
   return x.numel() == 0 ? 0 : x.bytes() / static_cast<std::size_t>(x.size(0));
@@ -119,9 +121,12 @@ void Dataset::read_ahead(std::span<const std::int64_t> rows) const {
     const std::size_t bytes = sample_bytes(x);
     if (!x.in_block() || bytes == 0) return x;
     const auto* const from = x.view().as<const std::byte>();
+    std::size_t left = max_ahead;
     for (const std::int64_t row : rows) {
-      if (row >= 0 && row < n)
-        sotto::read_ahead({from + static_cast<std::size_t>(row) * bytes, bytes});
+      if (row < 0 || row >= n) continue;
+      if (left < bytes + page) break;
+      left -= bytes + page;
+      sotto::read_ahead({from + static_cast<std::size_t>(row) * bytes, bytes});
     }
     return x;
   });

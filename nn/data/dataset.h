@@ -47,7 +47,8 @@ struct Dataset {
   // Throws std::invalid_argument for a number outside [0, n).
   void check_rows(std::span<const std::int64_t> rows) const;
   // Announces that batch() will copy these samples: those in mapped files (read_table) are read
-  // side by side, without waiting. This affects speed only; numbers outside [0, n) are skipped.
+  // side by side, without waiting, the first 64 MiB of each tensor. This affects speed only;
+  // numbers outside [0, n) are skipped.
   void read_ahead(std::span<const std::int64_t> rows) const;
   // Samples begin, ..., end - 1; shares the storage of this data set.
   Dataset slice(std::int64_t begin, std::int64_t end) const;
