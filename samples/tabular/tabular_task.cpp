@@ -34,15 +34,15 @@ Tensor parse_class_weights(const std::string& text, const std::vector<std::strin
   std::istringstream in(text);
   for (std::string part; std::getline(in, part, ',');) {
     std::size_t read = 0;
-    double weight = 0;
+    float weight = 0;
     try {
-      weight = std::stod(part, &read);
+      weight = std::stof(part, &read);
     } catch (const std::logic_error&) {
       read = 0;
     }
     check(read > 0 && read == part.size() && std::isfinite(weight) && weight > 0,
           "--class-weights: '{}' is not a positive number", part);
-    weights.push_back(static_cast<float>(weight));
+    weights.push_back(weight);
   }
   check(weights.size() == classes.size(), "--class-weights: {} weights for {} classes: {}",
         weights.size(), classes.size(), join(classes, ", "));
