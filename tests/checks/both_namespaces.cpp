@@ -23,8 +23,8 @@ constexpr int layers =
     count<Linear, Bilinear, Embedding, EmbeddingBag, Flatten, Dropout, Pad, PixelShuffle,
           PixelUnshuffle, Upsample, Residual, Sequential, ModuleList, ModuleDict, Conv<1>, Conv2d,
           ConvTranspose<3>, MaxPool<2>, AvgPool<1>, AdaptiveAvgPool<1>, AdaptiveMaxPool, LpPool,
-          GroupNorm, LayerNorm, InstanceNorm<2>, RMSNorm, Standardize, LocalResponseNorm, RNN, GRU, LSTM,
-          RNNCell, GRUCell, LSTMCell, MultiheadAttention, TransformerEncoderLayer,
+          GroupNorm, LayerNorm, InstanceNorm<2>, RMSNorm, Standardize, LocalResponseNorm, RNN, GRU,
+          LSTM, RNNCell, GRUCell, LSTMCell, MultiheadAttention, TransformerEncoderLayer,
           TransformerDecoderLayer, PositionalEmbedding, LoraLinear, LoraConv<2>, LoraEmbedding>();
 constexpr int options = count<ConvOptions, ConvTransposeOptions, PoolOptions, SequenceOptions,
                               RecurrentOptions, UpsampleOptions, AttentionOptions, NormOptions,
