@@ -46,6 +46,7 @@ SMALL = {
     "images train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
                      "--threads", "1", *PRIVATE],
     "tabular people": ["--out", "people.csv", "--rows", "10"],
+    "images shapes": ["--out", "drawn", "--count", "10"],
 }
 NUMBERS = set("NXDEQP")
 # Kinds of values that every option refuses, and kinds that an option with a number refuses.
