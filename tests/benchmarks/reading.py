@@ -3,7 +3,8 @@
 
 usage: reading.py BUILD [--threads N] [--rows N] [--pictures N]
 
-BUILD is a build with the tests. A side that is not installed is left out. Times are the least of three.
+BUILD is a build with the tests. A side that is not installed is left out. Times are CPU time over all threads, so that other
+work on the machine counts little: the least of four.
 """
 import argparse
 import csv
@@ -67,10 +68,10 @@ def decoded(path):
 def least(read):
     seconds = []
     for _ in range(4):
-        start = time.perf_counter()
+        start = time.process_time()
         read()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds[1:])
+        seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
 def peers(folder, threads):
@@ -87,7 +88,7 @@ def peers(folder, threads):
 
 
 def table(ours, theirs, amounts):
-    """Lines of a table: the rate of both sides, and the ratio."""
+    """Lines of a table: the rate of both sides for each core, and the ratio."""
     lines = ["| read | sotto | peer | sotto / peer |", "|---|--:|--:|--:|"]
     for what, (name, amount, unit) in amounts.items():
         if what not in ours:
