@@ -4,8 +4,10 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <future>
 #include <map>
 #include <thread>
 #include <utility>
@@ -31,6 +33,7 @@ constexpr std::size_t host_bytes = 256;
 constexpr auto report_time = std::chrono::milliseconds(500);
 // MPI_Abort may wait for what is dead.
 constexpr auto abort_time = std::chrono::seconds(2);
+constexpr auto finalize_time = std::chrono::seconds(5);
 
 void mpi_check(const char* call, int error) {
   if (error == MPI_SUCCESS) return;
@@ -79,6 +82,24 @@ class MpiTransfer final : public Link::Transfer {
   std::array<MPI_Request, pieces_at_once> requests_;
 };
 
+void exit_at_once(int status, void*) {
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+// MPICH 4.0 over TCP now and then does not return from MPI_Finalize, when all ranks have called it
+// and no message is under way. The program then goes on, and ends without it.
+void finalize() {
+  std::promise<void> ended;
+  auto has_ended = ended.get_future();
+  std::thread([ended = std::move(ended)]() mutable {
+    MPI_Finalize();
+    ended.set_value();
+  }).detach();
+  if (has_ended.wait_for(finalize_time) == std::future_status::timeout)
+    on_exit(exit_at_once, nullptr);
+}
+
 class MpiLink final : public Link {
  public:
   MpiLink() {
@@ -101,11 +122,15 @@ class MpiLink final : public Link {
                                              host_bytes, MPI_BYTE, world_));
     await_notice();
   }
+  // Every message is received before the end, also heartbeats of ranks that ended last.
   ~MpiLink() override {
+    MPI_Barrier(world_);
+    for (Notice rest; poll(rest);) continue;
+    MPI_Barrier(world_);
     MPI_Cancel(&incoming_);
     MPI_Wait(&incoming_, MPI_STATUS_IGNORE);
     MPI_Comm_free(&world_);
-    MPI_Finalize();
+    finalize();
   }
 
   int rank() const override { return rank_; }

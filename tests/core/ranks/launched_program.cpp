@@ -162,6 +162,7 @@ int main(int argc, char** argv) {
       {"kill", on_rank_1([] { std::raise(SIGKILL); })},
       {"stop", on_rank_1([] { std::raise(SIGSTOP); })},
       {"stop_beside", on_rank_1([] { std::raise(SIGSTOP); }, true)},
+      {"wait", on_rank_1([] { std::this_thread::sleep_for(long_work); })},
       {"late", on_rank_1([] { std::this_thread::sleep_for(long_work); })},
   };
   try {
