@@ -9,6 +9,8 @@
 
 #include <sotto/core/allocator/allocator.h>
 #include <sotto/core/devices.h>
+#include <sotto/core/ranks/launched_ranks.h>
+#include <sotto/core/ranks/rank_threads.h>
 #include <sotto/dp/accounting/calibration.h>
 #include <sotto/dp/accounting/gdp.h>
 #include <sotto/dp/accounting/ledger_epsilon.h>
@@ -24,6 +26,7 @@
 #include <sotto/nn/functional.h>
 #include <sotto/nn/init.h>
 #include <sotto/nn/optim/moving_average.h>
+#include <sotto/nn/optim/rank_sink.h>
 #include <sotto/nn/optim/update_sink.h>
 #include <sotto/nn/state.h>
 
