@@ -251,11 +251,12 @@ void Communication::fail(int rank, const std::string& cause) {
   // Whoever waits may free its buffers when it knows: nothing uses them from here on.
   const std::lock_guard lock(board_.mutex);
   for (auto* operations : {&operations_, &board_.begun}) {
-    for (const auto& operation : *operations)
+    for (const auto& operation : *operations) {
       for (Operation::Part& part : operation->parts) {
         part.sending = nullptr;
         part.receiving = nullptr;
       }
+    }
     operations->clear();
   }
   board_.failure = failure;

@@ -1,6 +1,7 @@
 #include "core/ranks/launched_ranks.h"
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -33,6 +34,7 @@ void fail_at_exit() {
   if (!ranks) return;
   ranks->fail("called exit before its run had ended");
   std::this_thread::sleep_for(last_words);
+  std::fflush(nullptr);
   std::_Exit(EXIT_FAILURE);
 }
 
