@@ -50,7 +50,10 @@ PrivacyStatement Engine::report() const {
 
 TensorFile Engine::state() const {
   const OneUser::Call call(parts_->user, "Engine::state", OneUser::Access::reads);
-  check(parts_->leads(), "Engine::state: rank 0 alone has it");
+  MechanismState of_mechanism = parts_->mechanism->state();
+  if (parts_->shared)
+    of_mechanism = parts_->shared->whole(std::move(of_mechanism), parts_->summed_parameters());
+  if (!parts_->leads()) return {};
   const memory::LossScale& scale = parts_->loss_scale;
   return to_file({.ledger = parts_->ledger.id(),
                   .run = parts_->ledger.run_id(),
@@ -59,7 +62,7 @@ TensorFile Engine::state() const {
                   .bounds = parts_->clipper.bounds(),
                   .loss_scale = EngineState::Scale{scale.value(), scale.good_steps()},
                   .sampler = parts_->sampler->state(),
-                  .mechanism = parts_->mechanism->state()});
+                  .mechanism = std::move(of_mechanism)});
 }
 
 void Engine::load_state(const TensorFile& file) {

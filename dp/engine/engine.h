@@ -65,9 +65,9 @@ struct MeanQuery {
 // other members in the thread that makes the steps, or between steps. Engines in different threads
 // need different models and optimizers.
 //
-// On several ranks (EngineOptions::ranks) the constructor, step() and load_state() are collective:
-// every rank calls them, in the same order. epsilon(), report() and state() are rank 0's, and throw
-// std::invalid_argument elsewhere; so does the ledger (Ledger::on_rank_0). All else is local:
+// On several ranks (EngineOptions::ranks) the constructor, step(), state() and load_state() are
+// collective: every rank calls them, in the same order. epsilon() and report() are rank 0's, and
+// throw std::invalid_argument elsewhere; so does the ledger (Ledger::on_rank_0). All else is local:
 // can_step(), steps_made() and noise_multiplier() are the same on every rank, and statistics are of
 // the rank's own units.
 class Engine {
@@ -142,7 +142,7 @@ class Engine {
   // The engine's part of a training checkpoint (dp/engine/training_checkpoint.h): steps, noise
   // multiplier, clip bounds, loss scale, the sampler's position, and past noise that is correlated
   // with noise to come. As SECRET as batches and noise are. It holds no generator of random
-  // numbers.
+  // numbers. On several ranks rank 0 gets it, and the others an empty file.
   TensorFile state() const;
   // Continues from a state. If the ledger has seen later draws, the sampler begins a new epoch.
   // Throws std::invalid_argument, with nothing changed, if the state is that of an engine with

@@ -106,7 +106,7 @@ struct EngineOptions {
   // with the same data and options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches;
   // each rank computes some blocks of units, and draws the noise and keeps the optimizer's state
   // for some of the elements. The engine refuses differences between ranks and, on several, a
-  // memory limit, a noise_strategy, floating-point noise, a GPU, and rules that need whole
+  // memory limit, floating-point noise, a GPU, and rules that need whole
   // parameters (Lamb).
   std::shared_ptr<Ranks> ranks = nullptr;
 };

@@ -30,10 +30,7 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
     check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
     return options;
   }
-  const std::vector<std::string> more = rank_problems(options, ledger);
-  problems.insert(problems.end(), more.begin(), more.end());
-  check_agreement(*options.ranks, facts_of_run(model, optimizer, population, options, ledger),
-                  problems);
+  check_agreement(model, optimizer, population, options, ledger, std::move(problems));
   EngineOptions checked = options;
   // The others are told the noise multiplier that rank 0 calibrates.
   if (options.ranks->rank() != 0) checked.noise_multiplier = options.noise_multiplier.value_or(1);
@@ -253,8 +250,10 @@ void Engine::Parts::share_progress() {
   const RunProgress told =
       shared->tell({steps_made, noise.initial(), shared->leads() && within_target()});
   steps_made = told.steps_made;
-  noise.set_initial(told.first_noise);
   may_step = told.may_step;
+  if (told.first_noise == noise.initial()) return;
+  noise.set_initial(told.first_noise);
+  mechanism = noise.make_mechanism();
 }
 
 StepReport Engine::Parts::step_together(const Loss& loss) {
@@ -330,6 +329,14 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
   return means;
 }
 
+// The parameters in the order of the clipped sums.
+std::vector<const Parameter*> Engine::Parts::summed_parameters() const {
+  std::vector<const Parameter*> all;
+  for (const ClipGroup& group : clipper.groups())
+    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  return all;
+}
+
 void Engine::Parts::check_state(const EngineState& state) const {
   check(state.ledger == ledger.id() && state.run == ledger.run_id(),
         "engine state: of another run than this ledger's");
@@ -350,8 +357,15 @@ void Engine::Parts::check_state(const EngineState& state) const {
 }
 
 void Engine::Parts::load_together(const TensorFile& file) {
-  by_rank_0(options.ranks, "Engine::load_state", [&] { load(engine_state(file)); });
+  EngineState state;
+  by_rank_0(options.ranks, "Engine::load_state", [&] {
+    state = engine_state(file);
+    check_state(state);
+  });
+  state.mechanism = shared->own(state.mechanism, summed_parameters());
+  by_rank_0(options.ranks, "Engine::load_state", [&] { load(state); });
   share_progress();
+  if (!leads()) mechanism->load_state(state.mechanism);
 }
 
 void Engine::Parts::load(const EngineState& state) {

@@ -41,6 +41,7 @@ struct Engine::Parts {
   void compute_together(const Loss& loss, SampledBatch batch, const StepOrder& order);
   void share_progress();
   std::vector<double> release_means(const MeanQuery& query);
+  std::vector<const Parameter*> summed_parameters() const;
   void check_state(const EngineState& state) const;
   void load(const EngineState& state);
   void load_together(const TensorFile& file);

@@ -15,6 +15,9 @@ namespace sotto::inline dp {
 
 namespace {
 
+// A name for people, and a value as text.
+using Fact = std::pair<std::string, std::string>;
+
 std::string text(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "unset";
 }
@@ -58,6 +61,12 @@ void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
                                                     means.sampling_rate, means.times));
   facts.emplace_back("noise", fmt::format("{}", static_cast<int>(options.noise)));
   facts.emplace_back("noise_schedule", text(options.noise_schedule, options.steps));
+  if (const auto& strategy = options.noise_strategy) {
+    std::string variances = fmt::format("{} steps, {} bands", strategy->steps(), strategy->bands());
+    for (std::int64_t step = 0; step < strategy->steps(); step = std::max(step + 1, 2 * step))
+      variances += fmt::format(" {}", strategy->noise_variance(step));
+    facts.emplace_back("noise_strategy", variances);
+  }
   facts.emplace_back("unit", options.unit);
 }
 
@@ -128,16 +137,15 @@ struct Said {
   std::vector<std::string> problems;
 };
 
-std::vector<std::byte> packed(const std::vector<Fact>& facts,
-                              const std::vector<std::string>& problems) {
+std::vector<std::byte> packed(const Said& said) {
   PackedValues values;
-  values.add(facts.size());
-  for (const auto& [name, value] : facts) {
+  values.add(said.facts.size());
+  for (const auto& [name, value] : said.facts) {
     values.add_all(name);
     values.add_all(value);
   }
-  values.add(problems.size());
-  for (const std::string& problem : problems) values.add_all(problem);
+  values.add(said.problems.size());
+  for (const std::string& problem : said.problems) values.add_all(problem);
   return std::move(values).take();
 }
 
@@ -178,8 +186,7 @@ void compare(const Said& rank_0, const Said& other, std::size_t rank,
   }
 }
 
-}  // namespace
-
+// What all ranks must have in common.
 std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
                                std::int64_t population, const EngineOptions& options,
                                const Ledger& ledger) {
@@ -191,6 +198,7 @@ std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer
   return facts;
 }
 
+// Problems of several ranks alone.
 std::vector<std::string> rank_problems(const EngineOptions& options, const Ledger& ledger) {
   std::vector<std::string> problems;
   const auto refuse = [&](bool wrong, const char* what) {
@@ -199,23 +207,26 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
   refuse(ledger.ranks() != options.ranks,
          "the ledger is not one for these ranks: make it by Ledger::on_rank_0(ranks, ...)");
   refuse(options.memory.limit != 0, "a memory limit on several ranks, which would plan apart");
-  refuse(options.noise_strategy.has_value(), "a noise_strategy on several ranks");
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
   refuse(options.rows_of_unit && options.memory.accumulation,
          "accumulation of units of several rows on several ranks (physical_batch instead)");
   return problems;
 }
 
-void check_agreement(Ranks& ranks, const std::vector<Fact>& facts,
-                     const std::vector<std::string>& problems) {
-  const auto all = ranks.collect("Engine: options", packed(facts, problems));
-  on_rank_0(ranks, "Engine: agreement", [&] {
-    const Said own{facts, problems};
+}  // namespace
+
+void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
+                     const EngineOptions& options, const Ledger& ledger,
+                     std::vector<std::string> problems) {
+  const std::vector<std::string> more = rank_problems(options, ledger);
+  problems.insert(problems.end(), more.begin(), more.end());
+  const Said own{facts_of_run(model, optimizer, population, options, ledger), problems};
+  const auto all = options.ranks->collect("Engine: options", packed(own));
+  by_rank_0(options.ranks, "Engine: agreement", [&] {
     std::vector<std::string> found = problems;
     for (std::size_t rank = 1; rank < all.size(); ++rank)
       compare(own, unpacked(all[rank]), rank, found);
     check(found.empty(), "Engine: {}", join(found, "\nEngine: "));
-    return std::vector<std::byte>();
   });
 }
 

@@ -1,10 +1,38 @@
 #include "dp/engine/shared_run.h"
 
+#include <cstring>
 #include <optional>
+#include <span>
 
 #include "core/ranks/on_rank_0.h"
+#include "dp/noise/correlated/correlated_mechanism.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::inline dp {
+
+std::map<std::string, Tensor> told_tensors(Ranks& ranks,
+                                           const std::map<std::string, Tensor>& tensors) {
+  PackedValues values;
+  values.add(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor flat = contiguous(tensor).to(cpu);
+    values.add_all(name);
+    values.add(flat.dtype());
+    values.add_all(std::vector<std::int64_t>(flat.shape().begin(), flat.shape().end()));
+    values.add_all(std::span(static_cast<const std::byte*>(flat.view().data), flat.bytes()));
+  }
+  UnpackedValues from(ranks.tell("tensors of rank 0", std::move(values).take()));
+  std::map<std::string, Tensor> all;
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    const auto name = from.take_all<std::string>();
+    const auto dtype = from.take<Dtype>();
+    const auto sizes = from.take_all<std::vector<std::int64_t>>();
+    const Tensor tensor = all[name] = Tensor::empty(Shape(std::span(sizes)), dtype);
+    const auto bytes = from.take_all<std::vector<std::byte>>();
+    if (!bytes.empty()) std::memcpy(tensor.view().data, bytes.data(), bytes.size());
+  }
+  return all;
+}
 
 SharedRun::SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer)
     : ranks_(std::move(ranks)),
@@ -58,6 +86,64 @@ RunProgress SharedRun::tell(const RunProgress& progress) const {
   of_rank_0.first_noise = told.take<double>();
   of_rank_0.may_step = told.take<bool>();
   return of_rank_0;
+}
+
+// The memory of correlated noise, [slots, elements], has the elements of all parameters in turn.
+MechanismState SharedRun::whole(MechanismState own,
+                                const std::vector<const Parameter*>& parameters) const {
+  const auto found = own.find(CorrelatedMechanism::memory_entry);
+  if (found != own.end()) {
+    std::vector<Tensor> slots;
+    for (std::int64_t slot = 0; slot < found->second.size(0); ++slot) {
+      const Tensor row = contiguous(found->second.select(0, slot));
+      std::vector<Tensor> wholes;
+      std::int64_t first = 0;
+      for (const Parameter* parameter : parameters) {
+        const std::int64_t end = first + shards_->range(*parameter).size();
+        const Tensor whole = shards_->whole(*parameter, row.slice(0, first, end));
+        if (leads()) wholes.push_back(whole.view_as({-1}).value());
+        first = end;
+      }
+      if (leads()) slots.push_back(concat(wholes, 0).unsqueeze(0));
+    }
+    std::int64_t elements = 0;
+    for (const Parameter* parameter : parameters) elements += parameter->value.numel();
+    found->second = slots.empty() ? Tensor::empty({0, elements}, Dtype::i64) : concat(slots, 0);
+  }
+  return leads() ? own : MechanismState();
+}
+
+MechanismState SharedRun::own(const MechanismState& whole,
+                              const std::vector<const Parameter*>& parameters) const {
+  const auto found = whole.find(CorrelatedMechanism::memory_entry);
+  MechanismState small = whole;
+  small.erase(CorrelatedMechanism::memory_entry);
+  constexpr const char* slots_entry = "slots";  // -1 without memory
+  const std::int64_t own_slots = found == whole.end() ? -1 : found->second.size(0);
+  small[slots_entry] = Tensor::from(std::vector{own_slots}, {});
+  MechanismState state = told_tensors(*ranks_, small);
+  const std::int64_t slots = state.at(slots_entry).to_vector<std::int64_t>()[0];
+  state.erase(slots_entry);
+  if (slots < 0) return state;
+  std::int64_t elements = 0;
+  for (const Parameter* parameter : parameters) elements += shards_->range(*parameter).size();
+  const Tensor memory = Tensor::empty({slots, elements}, Dtype::i64);
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    std::int64_t first = 0, first_whole = 0;
+    for (const Parameter* parameter : parameters) {
+      const std::int64_t end = first + shards_->range(*parameter).size(),
+                         end_whole = first_whole + parameter->value.numel();
+      const Tensor all =
+          leads() ? found->second.select(0, slot).slice(0, first_whole, end_whole) : Tensor();
+      copy_into(shards_->part(*parameter, all, Dtype::i64),
+                memory.select(0, slot).slice(0, first, end));
+      first = end;
+      first_whole = end_whole;
+    }
+  }
+  state[CorrelatedMechanism::memory_entry] = memory;
+  state[CorrelatedMechanism::own_elements_entry] = Tensor::from(std::vector{elements}, {});
+  return state;
 }
 
 }  // namespace sotto::inline dp

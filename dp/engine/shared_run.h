@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/ranks/ranks.h"
@@ -28,6 +30,12 @@ struct RunProgress {
   bool may_step = false;  // within the target epsilon
 };
 
+using MechanismState = std::map<std::string, Tensor>;
+
+// Returns rank 0's tensors, on every rank. Collective.
+std::map<std::string, Tensor> told_tensors(Ranks& ranks,
+                                           const std::map<std::string, Tensor>& tensors);
+
 class SharedRun {
  public:
   // Divides the optimizer's state.
@@ -42,6 +50,12 @@ class SharedRun {
   // Returns the batch of the next step, on every rank, and its order. Collective: `decide` runs on
   // rank 0, and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw.
   SampledBatch draw(Sampler& sampler, const std::function<StepOrder()>& decide, StepOrder& order);
+  // The state of a mechanism (Mechanism::state) for a checkpoint: whole on rank 0, empty on the
+  // others, from each rank's own; and the reverse, each rank's own from rank 0's. The parameters
+  // are those of the sums. Collective.
+  MechanismState whole(MechanismState own, const std::vector<const Parameter*>& parameters) const;
+  MechanismState own(const MechanismState& whole,
+                     const std::vector<const Parameter*>& parameters) const;
   // Returns what rank 0 passes. Collective.
   RunProgress tell(const RunProgress& progress) const;
 

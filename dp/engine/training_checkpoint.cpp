@@ -1,11 +1,8 @@
 #include "dp/engine/training_checkpoint.h"
 
-#include <cstring>
-#include <span>
-
 #include "core/io/atomic_file.h"
 #include "core/ranks/on_rank_0.h"
-#include "kernels/tensor_ops/tensor_ops.h"
+#include "dp/engine/shared_run.h"
 #include "nn/optim/optimizer.h"
 #include "nn/state.h"
 
@@ -38,8 +35,8 @@ Tensors with_prefix(const Tensors& all, const std::string& prefix) {
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
                      const Engine& engine, const nn::MovingAverage* average) {
   const Tensors of_optimizer = optimizer.state(model.named_parameters());
+  TensorFile file = engine.state();
   by_rank_0(engine.ranks(), "save_checkpoint", [&] {
-    TensorFile file = engine.state();
     file.metadata[mark_key] = to_json(engine.ledger().position());
     Tensors all;
     add(all, engine_prefix, file.tensors);
@@ -72,30 +69,6 @@ LedgerPosition checkpoint_mark(const std::string& path) {
 
 namespace {
 
-// Rank 0's tensors, on every rank.
-Tensors told(Ranks& ranks, const Tensors& tensors) {
-  PackedValues values;
-  values.add(tensors.size());
-  for (const auto& [name, tensor] : tensors) {
-    const Tensor flat = contiguous(tensor).to(cpu);
-    values.add_all(name);
-    values.add(flat.dtype());
-    values.add_all(std::vector<std::int64_t>(flat.shape().begin(), flat.shape().end()));
-    values.add_all(std::span(static_cast<const std::byte*>(flat.view().data), flat.bytes()));
-  }
-  UnpackedValues from(ranks.tell("load_checkpoint", std::move(values).take()));
-  Tensors all;
-  for (auto left = from.take<std::size_t>(); left > 0; --left) {
-    const auto name = from.take_all<std::string>();
-    const auto dtype = from.take<Dtype>();
-    const auto sizes = from.take_all<std::vector<std::int64_t>>();
-    const Tensor tensor = all[name] = Tensor::empty(Shape(std::span(sizes)), dtype);
-    const auto bytes = from.take_all<std::vector<std::byte>>();
-    if (!bytes.empty()) std::memcpy(tensor.view().data, bytes.data(), bytes.size());
-  }
-  return all;
-}
-
 // load_checkpoint() on several ranks: rank 0 reads the file, and keeps the engine's secrets.
 bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                    Engine& engine, nn::MovingAverage* average) {
@@ -108,7 +81,8 @@ bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& op
     std::erase_if(file.tensors,
                   [](const auto& entry) { return entry.first.starts_with(engine_prefix); });
   });
-  const Tensors all = told(*engine.ranks(), std::exchange(file.tensors, std::move(of_engine)));
+  const Tensors all =
+      told_tensors(*engine.ranks(), std::exchange(file.tensors, std::move(of_engine)));
   fail_together(*engine.ranks(), [&] {
     const Tensors averages = with_prefix(all, average_prefix);
     check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,

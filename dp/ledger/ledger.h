@@ -59,6 +59,8 @@ class Ledger {
   // std::invalid_argument. Collective, and so is record() afterwards: it returns on every rank when
   // rank 0 has recorded the release. An error of rank 0 is thrown on every rank.
   static Ledger on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open);
+  // False on the other ranks of a distributed run than 0.
+  bool here() const { return !remote_; }
   // The ranks of a distributed run; null for an ordinary ledger.
   const std::shared_ptr<Ranks>& ranks() const { return ranks_; }
   // Begins another run on this ledger, in memory or by open() of its file. Each engine needs one.

@@ -51,11 +51,6 @@ void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
 
 namespace {
 
-// The number of elements of all sums, on all ranks.
-std::int64_t elements_of(const Gradients& sums, const nn::Shards* shards) {
-  return NoisyUpdate(sums, {}, 1, shards).elements();
-}
-
 // Returns tensors for the released sums, in the types of their parameters. A sum that already has
 // its parameter's type is used itself.
 Gradients room_for(const Gradients& sums) {
@@ -101,9 +96,9 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
     check_scale(counts, std::ssize(parts));
   }
-  check(!shards || independent(), "release: correlated noise on several ranks");
-  check_scale(scale, elements_of(sums, shards.get()));
-  prepare(draw, sums, sensitivity, ledger);
+  const NoisyUpdate planned(sums, {}, scale.divisor, shards.get());
+  check_scale(scale, planned.elements());
+  prepare(draw, planned, sensitivity, ledger);
   const double stddev = noise_stddev(scale) / scale.divisor;
   Gradients released = room_for(sums);
   NoisyUpdate update(sums, released, scale.divisor, shards.get());

@@ -99,7 +99,7 @@ class Mechanism {
  protected:
   // Called before anything is written to the ledger. Throws std::invalid_argument if this sum must
   // not be released now.
-  virtual void prepare(const SampledBatch& /*draw*/, const Gradients& /*sums*/,
+  virtual void prepare(const SampledBatch& /*draw*/, const NoisyUpdate& /*update*/,
                        double /*sensitivity*/, const Ledger& /*ledger*/) {}
   // The scale of a sum's noise: its standard deviation on every element is multiplier *
   // sensitivity, before the division by `divisor`.

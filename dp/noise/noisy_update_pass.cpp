@@ -19,7 +19,6 @@ void NoisyUpdate::finished(std::size_t k) {
   finished(parameter, contiguous(result).view_as({-1}).value(), 0, result.numel(), false);
 }
 
-// The number of elements of the k-th parameter, on all ranks.
 std::int64_t NoisyUpdate::whole_size(std::size_t k) const {
   return shards_ != nullptr ? sums_[k].first->value.numel() : sums_[k].second.numel();
 }

@@ -55,7 +55,8 @@ class NoisyUpdate {
 
   // True if other ranks release other elements.
   bool divided() const { return shards_ != nullptr; }
-  // The number of elements of all parameters, on all ranks.
+  // The number of elements of the k-th parameter, and of all, on all ranks.
+  std::int64_t whole_size(std::size_t k) const;
   std::int64_t elements() const;
   // The blocks of keystream for all of them. Each parameter begins with a block of its own, and
   // the place of an element does not depend on the ranks: generators with equal keys never use a
@@ -87,7 +88,6 @@ class NoisyUpdate {
   void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                 std::int64_t end, bool finite);
   std::optional<UpdateArray> update_in_place(std::size_t k, const Tensor& flat);
-  std::int64_t whole_size(std::size_t k) const;
 
   const Gradients& sums_;
   Gradients released_;

@@ -6,6 +6,7 @@ void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uin
                        std::vector<std::int64_t> units) {
   SamplerState state = this->state();
   state.index_in_epoch = index_in_epoch;
+  state.event.paid = index_in_epoch % state.event.batches > 0;
   state.pass = pass;
   state.number = number;
   load_state(state);

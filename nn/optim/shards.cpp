@@ -160,4 +160,19 @@ Tensor Shards::whole(const Parameter& parameter, const Tensor& own) const {
   return all;
 }
 
+Tensor Shards::part(const Parameter& parameter, const Tensor& whole, Dtype dtype) const {
+  const auto ranks = static_cast<std::size_t>(ranks_->size());
+  const Tensor own = Tensor::empty({range(parameter).size()}, dtype);
+  const Tensor all = whole.defined() ? contiguous(whole) : Tensor();
+  std::vector<Ranks::Bytes> sent(ranks);
+  std::vector<Ranks::Room> received(ranks);
+  for (std::size_t rank = 0; ranks_->rank() == 0 && rank < ranks; ++rank) {
+    const ElementRange theirs = range(parameter, static_cast<int>(rank));
+    sent[rank] = {at(all, theirs.first), bytes_in(all, theirs)};
+  }
+  received[0] = {at(own, 0), own.bytes()};
+  ranks_->exchange("parts of a state", std::move(sent), std::move(received)).wait();
+  return own;
+}
+
 }  // namespace sotto::nn

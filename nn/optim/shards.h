@@ -43,6 +43,8 @@ class Shards {
   // Returns the tensor, of the parameter's shape, of which each rank passes its own elements; on
   // rank 0, undefined on the others.
   Tensor whole(const Parameter& parameter, const Tensor& own) const;
+  // The reverse: returns this rank's own elements, [elements], of a tensor that rank 0 passes.
+  Tensor part(const Parameter& parameter, const Tensor& whole, Dtype dtype) const;
 
  private:
   std::shared_ptr<Ranks> ranks_;

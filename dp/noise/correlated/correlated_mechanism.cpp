@@ -31,9 +31,10 @@ double factor_sensitivity_of(const NoisePlan& plan) {
       {.min_separation = plan.min_separation, .max_participations = 1});
 }
 
-std::vector<std::int64_t> sizes_of(const Gradients& sums) {
+// The sizes of the parameters, on all ranks.
+std::vector<std::int64_t> sizes_of(const NoisyUpdate& update) {
   std::vector<std::int64_t> sizes;
-  for (const auto& [parameter, total] : sums) sizes.push_back(total.numel());
+  for (std::size_t k = 0; k < update.sums().size(); ++k) sizes.push_back(update.whole_size(k));
   return sizes;
 }
 
@@ -93,7 +94,7 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
 }
 
 struct CorrelatedMechanism::Started {
-  std::vector<std::int64_t> sizes;  // of the parameters
+  std::vector<std::int64_t> sizes;  // of the parameters, on all ranks
   double sensitivity;               // of the clipped sums
   NoiseGrid grid;
   RoundedGaussian sampler;
@@ -140,11 +141,12 @@ void CorrelatedMechanism::set_noise_multiplier(double noise_multiplier) {
 }
 
 CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t> sizes,
+                                                        std::int64_t own_elements,
                                                         double sensitivity,
                                                         std::uint64_t draw) const {
   const std::int64_t elements = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   const NoiseGrid grid = noise_grid(plan_, sensitivity, elements);
-  CorrelatedNoiseStream stream(plan_.strategy, elements);
+  CorrelatedNoiseStream stream(plan_.strategy, own_elements);
   // 2^7 standard deviations of every number in the stream fit into 62 bits.
   check(grid.stddev * stream.spread() < RoundedGaussian::stddev_limit,
         "correlated noise: a noise multiplier of {} is too large for {} elements and {} steps",
@@ -166,7 +168,7 @@ void CorrelatedMechanism::check_goes_on(const std::vector<std::int64_t>& sizes, 
         steps_made(), started_->next_draw, draw, next_in_ledger);
 }
 
-void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sums,
+void CorrelatedMechanism::prepare(const SampledBatch& draw, const NoisyUpdate& update,
                                   double sensitivity, const Ledger& ledger) {
   const Event now = event(draw.event());
   check(!started_ || started_->whole,
@@ -183,22 +185,32 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sum
   check(draw.min_separation() >= plan_.min_separation,
         "correlated noise: draws with a separation of {}, the plan needs {}", draw.min_separation(),
         plan_.min_separation);
-  for (const auto& [parameter, total] : sums) {
+  std::int64_t own_elements = 0;
+  for (const auto& [parameter, total] : update.sums()) {
+    own_elements += total.numel();
     check(total.dtype() == Dtype::f64 ? all_numbers<double>(total) : all_numbers<float>(total),
           "correlated noise: a sum is not a number");
   }
   if (step == 0) {
-    started_ = std::make_unique<Started>(start(sizes_of(sums), sensitivity, draw.number()));
+    started_ = std::make_unique<Started>(
+        start(sizes_of(update), own_elements, sensitivity, draw.number()));
   } else {
-    check_goes_on(sizes_of(sums), sensitivity, draw.number(), ledger.next_draw());
+    const std::uint64_t next = ledger.here() ? ledger.next_draw() : draw.number();
+    check(own_elements == started_->stream.elements(),
+          "correlated noise: {} elements here, the plan began with {}", own_elements,
+          started_->stream.elements());
+    check_goes_on(sizes_of(update), sensitivity, draw.number(), next);
   }
 }
 
 void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/) {
   Started& plan = *started_;
   plan.whole = false;
+  const ChaChaStream stream = random_.reserve(update.noise_blocks());
   update.on_cpu(plan.grid, [&](NoisePlace place, std::span<std::int64_t> noise) {
-    plan.sampler.fill(random_, noise);
+    ChaChaStream here = stream;
+    here.block += place.block;
+    plan.sampler.fill(here, noise);
     plan.stream.correlate(place.first, noise);
     return noise;
   });
@@ -231,7 +243,7 @@ std::map<std::string, Tensor> CorrelatedMechanism::state() const {
   state["next_draw"] = scalar(static_cast<std::int64_t>(started_->next_draw));
   state["sensitivity"] = scalar(started_->sensitivity);
   state["sizes"] = Tensor::from(started_->sizes, {std::ssize(started_->sizes)});
-  state["memory"] = clone(started_->stream.memory());
+  state[memory_entry] = clone(started_->stream.memory());
   return state;
 }
 
@@ -242,11 +254,15 @@ void CorrelatedMechanism::load_state(const std::map<std::string, Tensor>& state)
   std::unique_ptr<Started> loaded;
   if (step != 0) {
     const std::int64_t draw = entry(state, "next_draw", Dtype::i64, 0).to_vector<std::int64_t>()[0];
-    loaded = std::make_unique<Started>(
-        start(entry(state, "sizes", Dtype::i64, 1).to_vector<std::int64_t>(),
-              entry(state, "sensitivity", Dtype::f64, 0).to_vector<double>()[0],
-              static_cast<std::uint64_t>(draw)));
-    loaded->stream.resume(step, entry(state, "memory", Dtype::i64, 2));
+    const auto sizes = entry(state, "sizes", Dtype::i64, 1).to_vector<std::int64_t>();
+    const std::int64_t own_elements =
+        state.contains(own_elements_entry)
+            ? entry(state, own_elements_entry, Dtype::i64, 0).to_vector<std::int64_t>()[0]
+            : std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+    loaded = std::make_unique<Started>(start(
+        sizes, own_elements, entry(state, "sensitivity", Dtype::f64, 0).to_vector<double>()[0],
+        static_cast<std::uint64_t>(draw)));
+    loaded->stream.resume(step, entry(state, memory_entry, Dtype::i64, 2));
   }
   started_ = std::move(loaded);
 }

@@ -45,6 +45,9 @@ class CorrelatedMechanism final : public Mechanism {
   explicit CorrelatedMechanism(NoisePlan plan, SecretRandom random = SecretRandom());
   ~CorrelatedMechanism() override;
 
+  static constexpr const char* memory_entry = "memory";  // i64 [slots, elements]
+  static constexpr const char* own_elements_entry = "own_elements";
+
   // The plan, as given.
   const NoisePlan& plan() const { return plan_; }
   // C's sensitivity, by which the clipped sum's is multiplied.
@@ -58,7 +61,9 @@ class CorrelatedMechanism final : public Mechanism {
   void set_noise_multiplier(double noise_multiplier) override;
 
   // The state for a training checkpoint. It contains released noise: keep it SECRET. It does not
-  // contain the generator. Throws std::invalid_argument after a release that failed midway.
+  // contain the generator. On several ranks memory_entry is that of the rank's own elements, and
+  // load_state() needs their number in own_elements_entry. Throws std::invalid_argument after a
+  // release that failed midway.
   std::map<std::string, Tensor> state() const override;
   // Continues the same plan from a state. The next release must be on the very next draw, and the
   // ledger must not have a later one. Throws std::invalid_argument, with nothing changed, for a
@@ -66,7 +71,7 @@ class CorrelatedMechanism final : public Mechanism {
   void load_state(const std::map<std::string, Tensor>& state) override;
 
  protected:
-  void prepare(const SampledBatch& draw, const Gradients& sums, double sensitivity,
+  void prepare(const SampledBatch& draw, const NoisyUpdate& update, double sensitivity,
                const Ledger& ledger) override;
   void add_noise(NoisyUpdate& update, const Scale& scale) override;
   double noise_stddev(const Scale& scale) const override;
@@ -75,7 +80,8 @@ class CorrelatedMechanism final : public Mechanism {
 
  private:
   struct Started;
-  Started start(std::vector<std::int64_t> sizes, double sensitivity, std::uint64_t draw) const;
+  Started start(std::vector<std::int64_t> sizes, std::int64_t own_elements, double sensitivity,
+                std::uint64_t draw) const;
   void check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity, std::uint64_t draw,
                      std::uint64_t next_in_ledger) const;
   // All numbers in which two equal plans agree.

@@ -107,7 +107,6 @@ TEST_CASE("every number of ranks trains the same bits") {
 
 TEST_CASE("every sampling is the same on several ranks") {
   for (const Sampling sampling : all_samplings) {
-    if (sampling == Sampling::planned) continue;
     CAPTURE(name(sampling));
     check_every_number_of_ranks([&](RankTraining&) { return small_batches(sampling); },
                                 header_for(sampling), {3});
@@ -188,14 +187,14 @@ TEST_CASE("more ranks than units, empty batches and more ranks than elements are
 
 // Makes steps on `ranks` ranks (0: without) from the checkpoint `file`, if there is one, and saves
 // another. Returns the weights.
-std::vector<double> go_on(int ranks, const std::string& ledger_file, const std::string& file,
-                          std::int64_t steps_to_make) {
+std::vector<double> go_on(Sampling sampling, int ranks, const std::string& ledger_file,
+                          const std::string& file, std::int64_t steps_to_make) {
   const bool resumed = std::filesystem::exists(file);
   const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
-    EngineOptions options = small_batches();
+    EngineOptions options = small_batches(sampling);
     const auto open = [&] {
       return resumed ? Ledger::resume(ledger_file, checkpoint_mark(file))
-                     : Ledger::create(ledger_file);
+                     : Ledger::create(ledger_file, header_for(sampling));
     };
     if (ranks > 0) options.ranks = own;
     const Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, open) : open();
@@ -211,28 +210,32 @@ std::vector<double> go_on(int ranks, const std::string& ledger_file, const std::
   return train_on_ranks(std::max(1, ranks), body)[0]->weights();
 }
 
-TEST_CASE("a checkpoint is the same file for every number of ranks, and any number resumes it") {
-  const auto saved = [](int ranks, const std::string& ledger, const std::string& file) {
-    go_on(ranks, ledger, file, 4);
-    return text_of(file);
-  };
+void check_checkpoints(Sampling sampling, std::initializer_list<int> numbers) {
   const Place place, other;
-  const std::string ledger = place.path(), file = ledger + ".state";
-  const std::string alone = saved(0, ledger, file);
-  CHECK((saved(3, other.path(), other.path() + ".state") == alone));
-  const std::string ledger_text = text_of(ledger);
+  const std::string ledger = place.path(), file = ledger + ".state",
+                    other_file = other.path() + ".state";
+  go_on(sampling, 0, ledger, file, 4);
+  go_on(sampling, 3, other.path(), other_file, 4);
+  const std::string alone = text_of(file), ledger_text = text_of(ledger);
+  CHECK((text_of(other_file) == alone));
   const auto resumed = [&](int ranks) {
     std::ofstream(ledger) << ledger_text;
     std::ofstream(file) << alone;
-    std::vector<double> weights = go_on(ranks, ledger, file, 3);
+    std::vector<double> weights = go_on(sampling, ranks, ledger, file, 3);
     return std::pair(std::move(weights), text_of(file));
   };
   const auto by_one = resumed(0);
-  for (const int ranks : {1, 2, 4, 7}) {
+  for (const int ranks : numbers) {
     CAPTURE(ranks);
     const bool same = resumed(ranks) == by_one;
     CHECK(same);
   }
+}
+
+TEST_CASE("a checkpoint is the same file for every number of ranks, and any number resumes it") {
+  check_checkpoints(Sampling::poisson, {1, 2, 4, 7});
+  check_checkpoints(Sampling::planned, {1, 2, 3});  // correlated noise, with a history
+  check_checkpoints(Sampling::partition, {2});      // in the middle of an epoch
 }
 
 // Numbers that try to break clipping: huge, not finite, tiny, and ones that cancel.
