@@ -185,6 +185,18 @@ PhiloxKey Tape::next_key() {
   return {state_.options.seed, (state_.options.step << draw_bits) + state_.draws++};
 }
 
+void Tape::set_sample_weights(const Var& weights, std::vector<const Parameter*> parameters) {
+  refuse_capture("weights of samples, which the host reads");
+  check(state_.options.private_data && is_root(),
+        "set_sample_weights: only on a private tape, and outside of segments; elsewhere multiply "
+        "the loss by the weights");
+  check(weights.tape_ == this && weights.samples().batched() && weights.rank() == 1 &&
+            views(weights) == 1,
+        "set_sample_weights: weights {} are not one for each sample of this tape", weights.shape());
+  check(!sample_weights_.values.defined(), "set_sample_weights: the tape has weights already");
+  sample_weights_ = {weights.value(), std::move(parameters)};
+}
+
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
   check(loss.tape_ == this, "backward: the loss is on another tape");
   check(holds(loss), "backward: the tape was emptied by an earlier backward");
@@ -200,7 +212,10 @@ void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
 
 void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep) {
   const LabelScope scope = backward_scope(no_text, no_text);
-  if (keep == Keep::nothing) casts_.clear();
+  if (keep == Keep::nothing) {
+    casts_.clear();
+    sample_weights_ = {};
+  }
   grads_.clear();
   grads_generation_ = generation_;
   detail::BackwardPass pass(nodes_, state_.sample_count, sink);
@@ -213,6 +228,7 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
 
 void Tape::clear() {
   casts_.clear();
+  sample_weights_ = {};
   nodes_.clear();
   generation_ = next_generation();
 }

@@ -68,6 +68,17 @@ class Tape {
   // Otherwise it returns SampleAxis::mixed().
   SampleAxis mix(const char* op, const Var& x, const char* advice = nullptr) const;
 
+  // Weights of the samples, one of each, for the sink of the next backward that empties the tape: a
+  // private training multiplies its clipped gradients of these parameters by them. No parameters
+  // means all. They have no gradient. Throws std::invalid_argument on a tape that is not private,
+  // in a segment, for weights of another shape than [n], and if the tape has some already.
+  void set_sample_weights(const Var& weights, std::vector<const Parameter*> parameters = {});
+  struct SampleWeights {
+    Tensor values;  // undefined: none
+    std::vector<const Parameter*> parameters;
+  };
+  const SampleWeights& sample_weights() const { return sample_weights_; }
+
   // The state of the tape after backward: emptied, or complete for another backward.
   enum class Keep { nothing, graph };
   // Delivers the gradients of seed * sum(loss) with respect to the parameters to the sink.
@@ -119,6 +130,7 @@ class Tape {
 
   State state_;
   std::vector<Var> casts_;  // pairs of a shared value and its conversion
+  SampleWeights sample_weights_;
   std::vector<detail::TapeNode> nodes_;
   std::vector<std::pair<int, Tensor>> grads_;
   std::int64_t generation_;

@@ -180,6 +180,12 @@ Tensor dropped(const Tensor& x, const Tensor& kept, double rate) {
 
 }  // namespace
 
+Var detach(const Var& x) {
+  Tape& tape = x.tape();
+  return x.samples().batched() ? tape.input_views(x.value(), tape.views(x), x.samples().axis())
+                               : tape.constant(x.value(), x.samples());
+}
+
 Var dropout(const Var& x, double rate) {
   check(rate >= 0 && rate < 1, "dropout: rate {} outside [0, 1)", rate);
   Tape& tape = x.tape();

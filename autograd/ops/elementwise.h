@@ -105,6 +105,9 @@ Var tanhshrink(Var x);
 // axis, that axis must be the one of a and b.
 Var where(const Var& condition, const Var& a, const Var& b);
 
+// x as a constant, which passes no gradient on.
+Var detach(const Var& x);
+
 // Sets each element to zero with probability `rate` and divides the others by 1 - rate, while the
 // tape is training (Srivastava et al. 2014). The mask is a function of the tape's key and of the
 // row in the logical batch. Throws unless 0 <= rate < 1.

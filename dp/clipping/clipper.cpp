@@ -52,6 +52,22 @@ void check_options(const ClipOptions& options) {
         "Clipper: gamma {} is not positive", options.rule.gamma);
 }
 
+// By group: whether weights of samples for these parameters, or for all if there are none, apply.
+std::vector<char> weighted_groups(const std::vector<ClipGroup>& groups,
+                                  const std::vector<const Parameter*>& parameters) {
+  std::vector<std::ptrdiff_t> found(groups.size());
+  for (const Parameter* parameter : parameters) ++found[group_of(groups, *parameter)];
+  std::vector<char> weighted;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const std::ptrdiff_t size = std::ssize(groups[group].parameters);
+    check(found[group] == 0 || found[group] == size,
+          "Clipper: weights of samples for {} of the {} parameters of group {}", found[group], size,
+          group);
+    weighted.push_back(parameters.empty() || found[group] > 0);
+  }
+  return weighted;
+}
+
 }  // namespace
 
 Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, ClipPasses passes)
@@ -183,19 +199,45 @@ void Clipper::add_zeros(std::int64_t units) {
   state_ = State::adding;
 }
 
+// The weights that the loss gave to its tape's samples, by units of one row each. A weight of NaN
+// is 0: such a unit is left out.
+UnitWeights Clipper::unit_weights(const Tape& tape, std::int64_t units,
+                                  const Grouping* grouping) const {
+  const auto& [tensor, parameters] = tape.sample_weights();
+  if (!tensor.defined()) return {};
+  UnitWeights weights{std::vector<double>(static_cast<std::size_t>(units)),
+                      weighted_groups(groups_, parameters)};
+  std::vector<char> seen(weights.values.size());
+  const std::vector<double> rows = to_dtype(tensor, Dtype::f64).to_vector<double>();
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const std::int64_t unit =
+        grouping ? grouping->unit_of_row[row] : static_cast<std::int64_t>(row);
+    if (unit < 0) continue;
+    const auto place = static_cast<std::size_t>(unit);
+    check(!std::exchange(seen[place], true),
+          "Clipper: weights of samples, but units of several rows");
+    const double value = std::isnan(rows[row]) ? 0 : rows[row];
+    check(value >= 0 && value <= 1, "Clipper: a sample's weight is not in [0, 1]");
+    weights.values[place] = value;
+  }
+  return weights;
+}
+
 void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping) {
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
   Tensor losses = loss.value();
   check(!grouping || std::ssize(grouping->unit_of_row) == losses.numel(),
         "Clipper: a grouping of {} rows for {} losses", grouping ? grouping->unit_of_row.size() : 0,
         losses.numel());
+  UnitWeights weights = unit_weights(tape, units, grouping);
   if (grouping && grouping->first_rows()) {
     grouping = nullptr;
     losses = losses.slice(0, 0, units);
   }
-  const bool on_gpu = units > 0 && all_on_gpu(groups_, losses);
+  const bool on_gpu = units > 0 && weights.values.empty() && all_on_gpu(groups_, losses);
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units);
+  batch.weights = std::move(weights);
   // Units of several rows are padded to the number of rows of the largest. Each unit is a term of
   // its own, so that the padding affects the rounding of no other unit.
   if (grouping) batch.ends = {};

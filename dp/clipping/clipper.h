@@ -24,6 +24,7 @@ class Shards;
 namespace sotto::inline dp {
 
 struct ClipBatch;
+struct UnitWeights;
 struct ClipGraph;
 class GroupClipper;
 
@@ -50,10 +51,12 @@ class Clipper {
   // batch, and for larger blocks than the options allow.
   void begin(SumBlocks blocks);
   // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
-  // afterwards. The units are those of the grouping; without one, each sample is a unit. Throws
-  // std::invalid_argument if the loss depends on a trainable parameter that is in no group. After
-  // an out-of-memory error (OutOfMemory, std::bad_alloc) the physical batch counts as not added,
-  // unless broken().
+  // afterwards. Weights that the loss gave to the tape's samples (Tape::set_sample_weights)
+  // multiply the clipped gradients, so that the sensitivity is the same; NaN counts as 0, and one
+  // outside [0, 1], or with units of several rows, throws std::invalid_argument. The units are
+  // those of the grouping; without one, each sample is a unit. Throws std::invalid_argument if the
+  // loss depends on a trainable parameter that is in no group. After an out-of-memory error
+  // (OutOfMemory, std::bad_alloc) the physical batch counts as not added, unless broken().
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
   // Adds `units` units that have no rows; each has a gradient of zero.
   void add_zeros(std::int64_t units);
@@ -117,6 +120,7 @@ class Clipper {
                     std::shared_ptr<const nn::Shards> shards);
   void start_batch();
   ClipBatch begin_physical_batch(std::int64_t units);
+  UnitWeights unit_weights(const Tape& tape, std::int64_t units, const Grouping* grouping) const;
   BlockEnds blocks_of_next(std::int64_t units) const;
   void add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping);
   void one_pass(Tape& tape, const Var& loss, const Grouping* grouping, const ClipBatch& batch);

@@ -11,6 +11,12 @@
 
 namespace sotto::inline dp {
 
+// Weights of units in [0, 1], by which their clipped gradients in some groups are multiplied.
+struct UnitWeights {
+  std::vector<double> values;
+  std::vector<char> groups;  // by group: whether they apply
+};
+
 // One physical batch, and the options for clipping it.
 struct ClipBatch {
   const std::vector<ClipGroup>& groups;
@@ -20,6 +26,7 @@ struct ClipBatch {
   std::int64_t units = 0;
   std::int64_t max_units = 0;  // of any physical batch; 0: unknown
   BlockEnds ends = {};         // of the blocks of its units; empty: every unit is a term
+  UnitWeights weights = {};    // no values: all 1
 
   // Returns the maximum bytes of materialized gradients for `count` units: their share of the
   // budget of the largest physical batch. The size of the actual batch must not decide what is

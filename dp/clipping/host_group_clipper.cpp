@@ -133,9 +133,20 @@ void HostGroupClipper::factors(std::size_t group) {
   // The second backward computes gradients anew, so norms of the first do not rule out overflow.
   if (batch_.passes == ClipPasses::two) factors.cannot_overflow = false;
   accumulator_.record_norms(group, factors.norms, factors.values);
+  weight(group);
   std::vector<double> together = factors.values;
   for (const std::size_t n : factors.summed_separately) together[n] = 0;
   factors.weights = weights_of(std::move(together), batch_.loss_scale);
+}
+
+// Multiplies factors by the units' weights, which are at most 1: no sum becomes larger. A unit of
+// weight 0 is left out of all sums.
+void HostGroupClipper::weight(std::size_t group) {
+  const UnitWeights& weights = batch_.weights;
+  if (weights.values.empty() || !weights.groups[group]) return;
+  Factors& factors = groups_[group].factors;
+  for (std::size_t n = 0; n < factors.values.size(); ++n) factors.values[n] *= weights.values[n];
+  std::erase_if(factors.summed_separately, [&](std::size_t n) { return factors.values[n] == 0; });
 }
 
 void HostGroupClipper::sums(std::size_t group, Parameter& parameter,

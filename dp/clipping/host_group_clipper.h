@@ -23,6 +23,8 @@ class HostGroupClipper final : public GroupClipper {
   void clip(std::size_t group, ParameterUses gradients) override;
 
  private:
+  void weight(std::size_t group);
+
   struct Group;  // the norms of a clip group, then its factors
 
   const ClipBatch& batch_;

@@ -16,6 +16,7 @@ void run_dp_step(const Case& c, Dtype dtype, Comparison& comparison);
 void run_distributed(const Case& c, Dtype dtype, Comparison& comparison);
 void run_optim(const Case& c, Dtype dtype, Comparison& comparison);
 void run_multilevel(const Case& c, Dtype dtype, Comparison& comparison);
+void run_private_reweight(const Case& c, Dtype dtype, Comparison& comparison);
 
 // Computes the number of an accountant table's row, to be compared with the row's `accept`.
 double run_accountant_row(const Json& table, const Json& row);

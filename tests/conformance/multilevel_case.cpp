@@ -243,8 +243,8 @@ void run_optimisation(const Case& c, Dtype dtype, Comparison& comparison) {
 
 void run_multilevel(const Case& c, Dtype dtype, Comparison& comparison) {
   if (c.type == "optimisation") return run_optimisation(c, dtype, comparison);
-  if (c.type != "private_reweight") throw Malformed("type is " + c.type);
-  throw Skip("weights of rows after clipping");
+  if (c.type == "private_reweight") return run_private_reweight(c, dtype, comparison);
+  throw Malformed("type is " + c.type);
 }
 
 }  // namespace sotto::conformance

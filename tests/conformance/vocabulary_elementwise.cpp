@@ -51,6 +51,7 @@ void add_plain(Vocabulary& vocabulary) {
                      {"reciprocal", plain<reciprocal>()},
                      {"erf", plain<erf>()},
                      {"abs", plain<abs>()}});
+  vocabulary["detach"] = single([](const Call& call) { return detach(call["x"]); });
 }
 
 void add_with_args(Vocabulary& vocabulary) {
