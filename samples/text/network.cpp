@@ -5,6 +5,7 @@
 #include <sotto/autograd/ops.h>
 #include <sotto/core/error.h>
 #include <sotto/nn/layers.h>
+#include "samples/text/trigram.h"
 
 namespace sotto::text {
 
@@ -116,7 +117,7 @@ void check_range(const char* option, std::int64_t value, std::int64_t max) {
 
 }  // namespace
 
-std::vector<std::string> network_names() { return {"gru", "lstm", "transformer"}; }
+std::vector<std::string> network_names() { return {"gru", "lstm", "transformer", "trigram"}; }
 
 Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
   return network(tape.input(rows.inputs), rows.field("lengths"));
@@ -130,11 +131,14 @@ std::unique_ptr<Network> make_network(const NetworkOptions& options, const Netwo
   check_range("--layers", options.layers, max_layers);
   check_range("--embedding", options.embedding, max_width);
   check_range("--heads", options.heads, options.hidden);
-  const bool recurrent = options.model != "transformer";
+  const bool trigram = options.model == "trigram";
+  check(!trigram || sizes.each_position, "--model: a trigram model is for --task generate only");
+  const bool recurrent = options.model != "transformer" && !trigram;
   check(recurrent || options.hidden % options.heads == 0,
         "--heads: {} do not divide a width (--hidden) of {}", options.heads, options.hidden);
   check(!options.bidirectional || (recurrent && !sizes.each_position),
         "--bidirectional: for gru and lstm with --task classify only");
+  if (trigram) return std::make_unique<TrigramNetwork>(sizes.symbols);
   if (recurrent) return std::make_unique<RecurrentNetwork>(options, sizes);
   return std::make_unique<TransformerNetwork>(options, sizes);
 }

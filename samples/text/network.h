@@ -30,7 +30,7 @@ struct NetworkSizes {
 
 // "gru" and "lstm": recurrent layers; a row's outputs follow from the state after its last symbol.
 // "transformer": causal blocks with normalisation first (Vaswani et al. 2017) and learned
-// positions; a row's outputs follow from the mean over its symbols.
+// positions; a row's outputs follow from the mean over its symbols. "trigram": counts (trigram.h).
 std::vector<std::string> network_names();
 
 // A model of symbols' numbers [n, t] and the rows' lengths [n]. Padding has no effect on what

@@ -33,7 +33,8 @@ void TextTask::add_data_options(samples::CommandLine& line, samples::Settings& s
 
 void TextTask::add_model_options(samples::CommandLine& line) {
   NetworkOptions& network = model_.network;
-  line.choice("--model", network.model, "network", network_names());
+  line.choice("--model", network.model, "network, or counts of trigrams (generate)",
+              network_names());
   line.option("--embedding", network.embedding, "numbers that stand for a symbol (gru, lstm)", "N");
   line.option("--hidden", network.hidden, "units of a layer; the transformer's width", "N");
   line.option("--layers", network.layers, "layers, or blocks of the transformer", "N");

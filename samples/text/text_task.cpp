@@ -12,6 +12,7 @@
 #include "samples/text/generation.h"
 #include "samples/text/results.h"
 #include "samples/text/sentences.h"
+#include "samples/text/trigram.h"
 
 namespace sotto::text {
 
@@ -136,6 +137,29 @@ void TextTask::prepare(Settings& s) {
   // The number of units is not known before load(), which sets it.
   if (!data_.empty())
     s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
+  fit_to_data(s);
+}
+
+// Counts are summed: in one step over all units.
+void TextTask::fit_to_data(Settings& s) const {
+  if (model_.network.model != "trigram") return;
+  s.steps = 1;
+  s.batch = static_cast<double>(s.train_size);
+  s.sampling = "poisson";  // with a probability of 1
+  s.optimizer = "sgd";
+  s.momentum = 0;
+  s.learning_rate = s.batch;
+  s.schedule = "constant";
+  s.warmup = 0;
+  s.average.reset();
+}
+
+std::vector<const char*> TextTask::unused_options() const {
+  if (model_.network.model != "trigram") return {};
+  return {"--epochs",         "--steps",     "--batch-size", "--sampling",
+          "--max-batch-size", "--optimizer", "--lr",         "--lr-schedule",
+          "--warmup",         "--momentum",  "--ema",        "--cuda-graph",
+          "--embedding",      "--hidden",    "--layers",     "--heads"};
 }
 
 samples::Data TextTask::made_up(const Settings& s) {
@@ -192,6 +216,8 @@ std::unique_ptr<nn::Module> TextTask::make_model(const samples::Data& /*data*/,
 }
 
 Var TextTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
+  if (auto* const trigram = dynamic_cast<TrigramNetwork*>(&model))
+    return trigram->losses(tape, batch);
   const Var outputs = forward_rows(dynamic_cast<Network&>(model), tape, batch);
   if (!model_.generates()) return cross_entropy(outputs, batch.targets);
   return cross_entropy(outputs, batch.targets, {.class_axis = 2, .ignore_index = ignored});

@@ -22,6 +22,8 @@ class TextTask final : public samples::Task {
   void add_model_options(samples::CommandLine& line) override;
   std::vector<samples::TaskSetting> settings() override;
   void prepare(samples::Settings& settings) override;
+  void fit_to_data(samples::Settings& settings) const override;
+  std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
   bool tests_on_private_data() const override { return !data_.empty() && test_.empty(); }
   std::string data_text() const override;

@@ -13,6 +13,7 @@ std::optional<double> ordinary_measure(Task& task, const Settings& settings, con
   ordinary.batch = std::max(1.0, std::round(settings.batch));
   ordinary.learning_rate = task.ordinary_learning_rate();
   ordinary.average.reset();
+  task.fit_to_data(ordinary);
   Ledger unused;
   Trainer trainer(task, ordinary, data, unused, std::nullopt);
   while (trainer.can_step()) {

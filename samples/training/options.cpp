@@ -297,6 +297,8 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   const nlohmann::json before = all_settings(options.settings, task);
   Reading line(task, options);
   line.parse(argc, argv);
+  for (const char* option : task.unused_options())
+    check(!line.given(option), "{}: has no effect on this model", option);
   if (options.resumed) {
     options.save = line.resume();
     options.settings.privacy = privacy && !line.given("--no-privacy");

@@ -294,6 +294,7 @@ Data prepare(Task& task, Options& options) {
   check_population(options.ledger, units);
   settings.train_size = settings.privacy ? units : data.train.size();
   settings.test_size = data.test.size();
+  task.fit_to_data(settings);
   validate(settings);
   if (options.resumed) return data;
   // Finds mistakes in the settings of a new run before the run has a ledger.

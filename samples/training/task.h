@@ -74,6 +74,10 @@ class Task {
   // Completes the settings after the command line was read, and checks them. Throws
   // std::invalid_argument or SystemFailure. Data are not read yet.
   virtual void prepare(Settings& settings) = 0;
+  // Sets what depends on the number of training units, settings.train_size.
+  virtual void fit_to_data(Settings& /*settings*/) const {}
+  // The options of training that the settings leave without effect: it is an error to give one.
+  virtual std::vector<const char*> unused_options() const { return {}; }
   // Reads or draws the data. Throws SystemFailure for files that are missing or damaged.
   virtual Data load(const Settings& settings) = 0;
   // True if the test data are a part of the data that privacy protects: then results on them are

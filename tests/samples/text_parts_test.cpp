@@ -1,10 +1,13 @@
 // The parts of the sample `text`: its networks, its data, and text that a model writes.
 #include <nlohmann/json.hpp>
 
+#include "dp/engine/engine.h"
 #include "nn/init.h"
+#include "nn/optim/optimizer.h"
 #include "samples/text/generation.h"
 #include "samples/text/results.h"
 #include "samples/text/sentences.h"
+#include "samples/text/trigram.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 
@@ -40,6 +43,9 @@ std::vector<float> outputs(const TextModel& model, const Dataset& rows) {
   return text::forward_rows(*network, tape, rows).value().to_vector<float>();
 }
 
+// The networks with weights: all but the table of counts.
+const std::vector<std::string> neural = {"gru", "lstm", "transformer"};
+
 std::vector<float> first(const std::vector<float>& values, std::int64_t count) {
   return {values.begin(), values.begin() + count};
 }
@@ -47,7 +53,7 @@ std::vector<float> first(const std::vector<float>& values, std::int64_t count) {
 }  // namespace
 
 TEST_CASE("padding and other rows have no effect on a row's outputs") {
-  for (const std::string& network : text::network_names()) {
+  for (const std::string& network : neural) {
     INFO(network);
     const TextModel model = small("classify", network);
     const auto alone = outputs(model, rows_of({1, 2, 3, 0, 0}, {3}));
@@ -60,7 +66,7 @@ TEST_CASE("padding and other rows have no effect on a row's outputs") {
 }
 
 TEST_CASE("a language model's outputs depend on earlier symbols only") {
-  for (const std::string& network : text::network_names()) {
+  for (const std::string& network : neural) {
     INFO(network);
     const TextModel model = small("generate", network);
     const std::int64_t two = 2 * model.vocabulary().size();  // two positions' outputs
@@ -98,6 +104,115 @@ TEST_CASE("the rows of a unit are scored together") {
     CHECK(both[3 + c] == each[6 + c]);
   }
   CHECK(text::classes_of_units(rows).numel() == 2);
+}
+
+namespace {
+
+// Units of one to three rows.
+const char* const speeches = "abcabcabcabc\nab\ndddddddd\nacacacb\na\nabcdabcd\n";
+
+Dataset speech_rows(TextModel model) {
+  model.long_units = "split";
+  return text::prepared(model, text_dataset(speeches, "text", model.text_options()));
+}
+
+// The counts of each unit's trigrams.
+std::vector<std::vector<double>> counts_of_units(const Dataset& rows, std::int64_t symbols) {
+  const auto inputs = rows.inputs.to_vector<std::int64_t>();
+  const auto targets = rows.targets.to_vector<std::int64_t>();
+  std::vector<std::vector<double>> counts(static_cast<std::size_t>(rows.unit_count()));
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (targets[k] == text::ignored) continue;
+    const std::int64_t a = k % context == 0 ? 0 : inputs[k - 1];
+    auto& unit = counts[static_cast<std::size_t>(rows.units[k / context])];
+    unit.resize(static_cast<std::size_t>(symbols * symbols * symbols));
+    unit[static_cast<std::size_t>((a * symbols + inputs[k]) * symbols + targets[k])] += 1;
+  }
+  return counts;
+}
+
+// The table after the only step of a private training without noise.
+std::vector<float> table_of(const TextModel& model, const Dataset& rows, double bound) {
+  text::TrigramNetwork network(model.vocabulary().size());
+  const auto units = static_cast<double>(rows.unit_count());
+  nn::Sgd optimizer(network, {.learning_rate = units});
+  const std::string unit = "one line of the text";
+  Engine engine(network, optimizer, rows, Ledger({.unit = unit}),
+                {.noise_multiplier = 0,
+                 .steps = 1,
+                 .logical_batch = units,
+                 .unit = unit,
+                 .clip_bound = bound});
+  engine.step([&](Tape& tape, std::span<const std::int64_t> batch) {
+    return network.losses(tape, rows.batch(batch));
+  });
+  return network.parameters().front()->value.to_vector<float>();
+}
+
+double norm(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+TEST_CASE("a trigram model without noise is the sum of the units' counts, each of them clipped") {
+  const TextModel model = small("generate", "trigram");
+  const Dataset rows = speech_rows(model);
+  const auto counts = counts_of_units(rows, model.vocabulary().size());
+  for (const double bound : {1e3, 2.0}) {
+    const auto table = table_of(model, rows, bound);
+    for (std::size_t k = 0; k < table.size(); ++k) {
+      double sum = 0;
+      for (const auto& unit : counts) sum += unit[k] * std::min(1.0, bound / norm(unit));
+      CHECK(table[k] == Approx(sum).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("a unit changes the table of a trigram model by no more than the bound") {
+  const TextModel model = small("generate", "trigram");
+  const Dataset rows = speech_rows(model);
+  constexpr double bound = 1.5;
+  const auto table = table_of(model, rows, bound);
+  for (std::int64_t unit = 0; unit < rows.unit_count(); ++unit) {
+    std::vector<std::int64_t> others;
+    for (std::int64_t row = 0; row < rows.size(); ++row) {
+      if (rows.units[static_cast<std::size_t>(row)] != unit) others.push_back(row);
+    }
+    const auto without = table_of(model, rows.batch(others), bound);
+    std::vector<double> change;
+    for (std::size_t k = 0; k < table.size(); ++k) change.push_back(table[k] - without[k]);
+    CHECK(norm(change) <= bound * (1 + 1e-5));
+    CHECK(norm(change) > 1);
+  }
+}
+
+TEST_CASE("a trigram model's probabilities are smoothed shares of what followed") {
+  const TextModel model = small("generate", "trigram");
+  const auto network = model.make_network();
+  const auto size = static_cast<std::size_t>(model.vocabulary().size());
+  const auto probabilities = [&](const std::vector<std::int64_t>& ids) {
+    Tape tape({.training = false});
+    const Tensor y = text::forward_rows(*network, tape, rows_of(ids, {context})).value();
+    std::vector<double> p;
+    for (const float score : y.to_vector<float>()) p.push_back(std::exp(score));
+    return p;
+  };
+  for (const double p : probabilities({0, 1, 2, 3, 4})) CHECK(p == Approx(1.0 / 5));
+  std::vector<float> table(size * size * size);
+  table[(1 * size + 2) * size + 3] = 6;  // c after ab
+  table[(4 * size + 2) * size + 4] = 2;  // d after db
+  Tensor& value = network->parameters().front()->value;
+  value = Tensor::from(table, value.shape());
+  const auto p = probabilities({0, 1, 2, 3, 4});
+  const double unigram = 7.0 / 13, bigram = (6 + 0.5 * unigram) / 8.5;
+  CHECK(p[2 * size + 3] == Approx((6 + 0.5 * bigram) / 6.5));  // after end, a, b
+  CHECK(p[1 * size + 3] == Approx(unigram));                   // after end, a: never seen
+  table[0] = table[1] = -3;  // noise of that deviation hides counts of 6
+  value = Tensor::from(table, value.shape());
+  for (const double hidden : probabilities({0, 1, 2, 3, 4})) CHECK(hidden < 0.35);
 }
 
 TEST_CASE("a model's description survives its JSON") {

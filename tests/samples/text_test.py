@@ -69,6 +69,31 @@ class Training(InFolder):
             self.assertIn("Text that the model writes", text)
             xml.etree.ElementTree.fromstring(text)
 
+    def test_a_trigram_model_is_counted_in_one_private_step(self):
+        data = self.write("text.txt", "abcabcabc\n" * 1000)
+        model, page = self.path("m.safetensors"), self.path("run.html")
+        common = ["--task", "generate", "--data", data, "--alphabet", "abc", "--context", "12"]
+        out = self.train(*common, "--model", "trigram", "--epsilon", "8", "--delta", "1e-4", "--save", model,
+                         "--report", page, "--compare")
+        self.assertIn("poisson batches of 800 samples on average, 1 steps", out)
+        private, ordinary = (float(re.search(pattern + r"test nats per character ([\d.]+)", out, re.M)[1])
+                             for pattern in ("^", "^without privacy: "))
+        self.assertLess(private, 0.3)
+        self.assertLess(ordinary, private)
+        _, metadata = read_tensors(model)
+        privacy = json.loads(metadata["sotto.privacy"])
+        self.assertEqual(1, privacy["releases"])
+        self.assertLessEqual(privacy["epsilon"], 8)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("Text that the model writes", file.read())
+        done = self.call("generate", "--model", model, "--prompt", "ab", "--length", "8", "--temperature", "0")
+        self.assertEqual((0, "abcabcabca\n"), (done.returncode, done.stdout))
+        for option, value in (("--lr", "1"), ("--steps", "2"), ("--hidden", "8")):
+            self.refused(f"{option}: has no effect on this model", "train", *common, "--model", "trigram",
+                         option, value)
+        self.refused("--model: a trigram model is for", "train", "--model", "trigram")
+        self.train(*common, "--resume", model)
+
     def test_the_classes_of_a_language_model_are_its_symbols(self):
         """An untrained model is about as good as guessing among the alphabet and the end."""
         data = self.write("text.txt", "abcabcabc\n" * 100)
