@@ -11,8 +11,8 @@ namespace sotto::nn {
 // The affine map after normalisation, y = x weight + bias; both are optional and shared by all
 // samples.
 struct ScaleShift {
-  std::optional<Var> weight = {};
-  std::optional<Var> bias = {};
+  std::optional<Var> weight = {};  // scale
+  std::optional<Var> bias = {};    // shift
 };
 
 // (x - mean) / sqrt(variance + eps), with mean and variance over groups of c / groups adjacent

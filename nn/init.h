@@ -18,12 +18,15 @@ void manual_seed(std::uint64_t seed);
 // weight [o, i, kernel...]: i or o times the kernel's size. Throws std::invalid_argument below rank
 // 2.
 struct Fans {
-  std::int64_t in;
-  std::int64_t out;
+  std::int64_t in;   // fan-in
+  std::int64_t out;  // fan-out
 };
+// Both of a weight.
 Fans fans(const Shape& weight);
 
+// The fan that a standard deviation refers to.
 enum class Fan { in, out };
+// The nonlinearity behind a weight.
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
 // The customary gain: the standard deviation of weights before a nonlinearity is gain / sqrt(fan).
 // It is 1, 1, 5/3, sqrt(2), sqrt(2 / (1 + slope^2)) and 3/4, in the order of Nonlinearity. `slope`
@@ -34,20 +37,24 @@ double gain(Nonlinearity nonlinearity, double slope = 0.01);
 // random_uniform: uniform in [low, high). random_normal: `stddev` is the standard deviation.
 Tensor random_uniform(const Shape& shape, double low, double high,
                       PublicRandom& random = init_random());
+// Normal; f32 [shape].
 Tensor random_normal(const Shape& shape, double mean = 0, double stddev = 1,
                      PublicRandom& random = init_random());
 
+// Options of kaiming_uniform() and kaiming_normal().
 struct Kaiming {
-  Fan fan = Fan::in;
-  double gain = sotto::nn::gain(Nonlinearity::relu);
+  Fan fan = Fan::in;                                  // fan-in or fan-out
+  double gain = sotto::nn::gain(Nonlinearity::relu);  // numerator of the standard deviation
 };
 // Standard deviation gain / sqrt(fan) (He et al. 2015, equations 10 and 14).
 Tensor kaiming_uniform(const Shape& weight, const Kaiming& options = {},
                        PublicRandom& random = init_random());
+// The same, normal.
 Tensor kaiming_normal(const Shape& weight, const Kaiming& options = {},
                       PublicRandom& random = init_random());
 // Standard deviation gain sqrt(2 / (fan in + fan out)) (Glorot and Bengio 2010, equation 16).
 Tensor xavier_uniform(const Shape& weight, double gain = 1, PublicRandom& random = init_random());
+// The same, normal.
 Tensor xavier_normal(const Shape& weight, double gain = 1, PublicRandom& random = init_random());
 
 }  // namespace sotto::nn

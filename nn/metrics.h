@@ -35,9 +35,9 @@ double auc(const Tensor& scores, const Tensor& labels);
 
 // Predictions whose confidence, the largest softmax probability, is in one interval.
 struct CalibrationBin {
-  std::int64_t count = 0;
-  double confidence = 0;  // the mean confidence; 0 for an empty bin
-  double accuracy = 0;    // the fraction that is correct
+  std::int64_t count = 0;  // of predictions
+  double confidence = 0;   // the mean confidence; 0 for an empty bin
+  double accuracy = 0;     // the fraction that is correct
 };
 
 // Divides predictions into `bins` intervals of equal width, ((k - 1) / bins, k / bins].

@@ -27,6 +27,7 @@ Tensor predict(Module& model, const Tensor& inputs, std::int64_t batch = predict
 //     return tagger(tape.input(batch.inputs), batch.field("lengths"));
 //   });
 using Forward = std::function<Var(Tape& tape, const Dataset& batch)>;
+// Runs batches of `batch` samples, on a tape without training.
 Tensor predict(Module& model, const Dataset& data, const Forward& forward,
                std::int64_t batch = prediction_batch);
 

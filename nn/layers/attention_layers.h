@@ -18,9 +18,10 @@ struct AttentionWeights {
                      v_proj_weight = {};        // [e, e], [e, kdim], [e, vdim]
   std::optional<Var> in_proj_bias = {};         // [3 e]
   std::optional<Var> bias_k = {}, bias_v = {};  // [1, 1, e], one more key and value per sample
-  std::optional<Var> out_proj_weight = {}, out_proj_bias = {};
+  std::optional<Var> out_proj_weight = {}, out_proj_bias = {};  // [e, e], [e]
 };
 
+// Which keys a query does not see.
 struct AttentionMasks {
   // [n, keys] i64: 1 hides the key from all queries of the sample.
   std::optional<Var> key_padding = {};
@@ -31,10 +32,11 @@ struct AttentionMasks {
   bool causal = false;
 };
 
+// Options of multihead_attention().
 struct MultiheadOptions {
-  std::int64_t heads = 1;
-  bool add_zero_attn = false;
-  double dropout = 0;
+  std::int64_t heads = 1;      // divides e
+  bool add_zero_attn = false;  // one key and value of zeros more
+  double dropout = 0;          // of attention weights
 };
 
 // Attention of query [n, a, e] to key [n, b, kdim] and value [n, b, vdim]; returns [n, a, e]. All
@@ -48,14 +50,15 @@ Var multihead_attention_weights(const Var& query, const Var& key, const Var& val
                                 const AttentionWeights& weights, const MultiheadOptions& options,
                                 const AttentionMasks& masks = {});
 
+// Options of MultiheadAttention, with PyTorch's names.
 struct MultiheadAttentionOptions {
-  double dropout = 0;
-  bool bias = true;
-  bool add_bias_kv = false;
-  bool add_zero_attn = false;
-  std::int64_t kdim = 0;  // 0: embed_dim
-  std::int64_t vdim = 0;
-  bool batch_first = false;
+  double dropout = 0;          // of attention weights
+  bool bias = true;            // of the projections
+  bool add_bias_kv = false;    // one learned key and value more
+  bool add_zero_attn = false;  // one key and value of zeros more
+  std::int64_t kdim = 0;       // 0: embed_dim
+  std::int64_t vdim = 0;       // 0: embed_dim
+  bool batch_first = false;    // samples are axis 0, not 1
 };
 
 // Multi-head attention with its parameters.
@@ -69,14 +72,17 @@ class MultiheadAttention final : public Module {
                      const MultiheadAttentionOptions& options = {});
   // Self-attention.
   Var forward(const Var& x) override { return forward(x, x, x); }
+  // multihead_attention() with the layer's parameters; samples are axis 1 unless batch_first.
   Var forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {});
   // The attention weights [n, heads, a, b], or [n, a, b] averaged over the heads.
   Var weights(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {},
               bool average = true);
   void visit(const Visitor& visitor) override;
 
+  // Shapes as in AttentionWeights; those that are not used are null.
   std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight,
       in_proj_bias, bias_k, bias_v;
+  // From the heads' results to e.
   Linear out_proj;
 
  private:
@@ -84,32 +90,36 @@ class MultiheadAttention final : public Module {
   std::array<Var, 3> samples_first(const Var& query, const Var& key, const Var& value) const;
 
   MultiheadOptions options_;
-  bool batch_first_;
+  bool batch_first_;  // samples are axis 0, not 1
 };
 
+// The nonlinearity of a transformer layer's feed-forward network.
 enum class FeedForwardActivation { relu, gelu };
 
+// Options of transformer layers, with PyTorch's names.
 struct TransformerOptions {
-  std::int64_t dim_feedforward = 2048;
-  double dropout = 0.1;
-  FeedForwardActivation activation = FeedForwardActivation::relu;
-  double layer_norm_eps = 1e-5;
-  bool batch_first = false;
-  bool norm_first = false;
+  std::int64_t dim_feedforward = 2048;  // hidden units
+  double dropout = 0.1;                 // behind attention and feed-forward
+  FeedForwardActivation activation = FeedForwardActivation::relu;  // of the feed-forward network
+  double layer_norm_eps = 1e-5;                                    // of both norms
+  bool batch_first = false;                                        // samples are axis 0, not 1
+  bool norm_first = false;  // norms before the blocks, not after
 };
 
 // Self-attention and a feed-forward network, each with a residual connection and a layer norm.
 class TransformerEncoderLayer final : public Module {
  public:
+  // Features and heads; nhead divides d_model.
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
                           const TransformerOptions& options = {});
   Var forward(const Var& x) override { return forward(x, {}); }
+  // x [t, n, d_model], or [n, t, d_model] if batch_first.
   Var forward(const Var& x, const AttentionMasks& masks);
   void visit(const Visitor& visitor) override;
 
-  MultiheadAttention self_attn;
-  Linear linear1, linear2;
-  LayerNorm norm1, norm2;
+  MultiheadAttention self_attn;  // of x to itself
+  Linear linear1, linear2;       // d_model to dim_feedforward, and back
+  LayerNorm norm1, norm2;        // behind attention, and behind feed-forward
 
  private:
   TransformerOptions options_;
@@ -119,17 +129,19 @@ class TransformerEncoderLayer final : public Module {
 // connection and a layer norm.
 class TransformerDecoderLayer final : public Module {
  public:
+  // Features and heads; nhead divides d_model.
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
                           const TransformerOptions& options = {});
   // Uses x as the memory, too.
   Var forward(const Var& x) override { return forward(x, x); }
+  // x [t, n, d_model], memory [s, n, d_model]; samples first if batch_first.
   Var forward(const Var& x, const Var& memory, const AttentionMasks& masks = {},
               const AttentionMasks& memory_masks = {});
   void visit(const Visitor& visitor) override;
 
-  MultiheadAttention self_attn, multihead_attn;
-  Linear linear1, linear2;
-  LayerNorm norm1, norm2, norm3;
+  MultiheadAttention self_attn, multihead_attn;  // of x to itself, and to the memory
+  Linear linear1, linear2;                       // d_model to dim_feedforward, and back
+  LayerNorm norm1, norm2, norm3;                 // behind each of the three
 
  private:
   TransformerOptions options_;
@@ -139,11 +151,12 @@ class TransformerDecoderLayer final : public Module {
 // t <= positions. Initially normal with standard deviation 0.02.
 class PositionalEmbedding final : public Module {
  public:
+  // Positions >= 1, features >= 1.
   PositionalEmbedding(std::int64_t positions, std::int64_t features);
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override { visitor("weight", weight); }
 
-  std::unique_ptr<Parameter> weight;
+  std::unique_ptr<Parameter> weight;  // [positions, features]
 };
 
 // x [n, t, features] plus sines and cosines of the position, with wavelengths from 2 pi to 10000 2

@@ -15,6 +15,7 @@ class ModuleList final : public Module {
  public:
   ModuleList() = default;
 
+  // Appends a module, and returns it.
   template <std::derived_from<Module> M>
   M& add(M module) {
     auto made = std::make_unique<M>(std::move(module));
@@ -22,6 +23,7 @@ class ModuleList final : public Module {
     modules_.push_back(std::move(made));
     return reference;
   }
+  // The number of modules.
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().
   Module& operator[](int index);
@@ -46,6 +48,7 @@ class ModuleDict final : public Module {
     modules_.emplace(key, std::move(made));
     return reference;
   }
+  // True if there is a module of this key.
   bool contains(const std::string& key) const { return modules_.count(key) > 0; }
   // Throws std::invalid_argument when no module has the key.
   Module& operator[](const std::string& key);
@@ -61,6 +64,7 @@ class ModuleDict final : public Module {
 // x + inner(x).
 class Residual final : public Module {
  public:
+  // Takes over the inner module, whose results have the shape of its inputs.
   template <std::derived_from<Module> M>
   explicit Residual(M inner) : inner_(std::make_unique<M>(std::move(inner))) {}
   Var forward(const Var& x) override;

@@ -12,14 +12,17 @@ namespace sotto::nn {
 template <int axes>
 class Conv final : public Module {
  public:
+  // Channels of input and output, and the kernel's sizes.
   Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options = {},
        bool with_bias = true);
+  // One size for all axes.
   Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvOptions& options = {},
        bool with_bias = true)
       : Conv(in, out, Shape{kernel}, options, with_bias) {}
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
+  // The options, as given.
   const ConvOptions& options() const { return options_; }
 
   std::unique_ptr<Parameter> weight;  // [out, in / groups, kernel...]
@@ -30,10 +33,14 @@ class Conv final : public Module {
 };
 
 template <int axes>
+// max_pool(): the largest element of each window.
 class MaxPool final : public Module {
  public:
+  // Window, stride and padding.
   explicit MaxPool(const PoolOptions& options) : options_(options) {}
+  // Windows side by side.
   explicit MaxPool(std::int64_t kernel) : MaxPool(PoolOptions{.kernel = {kernel}}) {}
+  // One size and one stride for all axes.
   MaxPool(std::int64_t kernel, std::int64_t stride)
       : MaxPool(PoolOptions{.kernel = {kernel}, .stride = {stride}}) {}
   Var forward(const Var& x) override;
@@ -43,10 +50,14 @@ class MaxPool final : public Module {
 };
 
 template <int axes>
+// avg_pool(): the mean of each window.
 class AvgPool final : public Module {
  public:
+  // Window, stride and padding.
   explicit AvgPool(const PoolOptions& options) : options_(options) {}
+  // Windows side by side.
   explicit AvgPool(std::int64_t kernel) : AvgPool(PoolOptions{.kernel = {kernel}}) {}
+  // One size and one stride for all axes.
   AvgPool(std::int64_t kernel, std::int64_t stride)
       : AvgPool(PoolOptions{.kernel = {kernel}, .stride = {stride}}) {}
   Var forward(const Var& x) override;
@@ -59,7 +70,9 @@ class AvgPool final : public Module {
 template <int axes>
 class AdaptiveAvgPool final : public Module {
  public:
+  // Sizes of the spatial axes of the output.
   explicit AdaptiveAvgPool(const Shape& output);
+  // Sizes of the spatial axes of the output.
   explicit AdaptiveAvgPool(std::int64_t output) : AdaptiveAvgPool(Shape{output}) {}
   Var forward(const Var& x) override;
 
@@ -67,18 +80,18 @@ class AdaptiveAvgPool final : public Module {
   Shape output_;
 };
 
-using Conv1d = Conv<1>;
-using Conv2d = Conv<2>;
-using Conv3d = Conv<3>;
-using MaxPool1d = MaxPool<1>;
-using MaxPool2d = MaxPool<2>;
-using MaxPool3d = MaxPool<3>;
-using AvgPool1d = AvgPool<1>;
-using AvgPool2d = AvgPool<2>;
-using AvgPool3d = AvgPool<3>;
-using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
-using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
-using AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
+using Conv1d = Conv<1>;                        // one spatial axis
+using Conv2d = Conv<2>;                        // two
+using Conv3d = Conv<3>;                        // three
+using MaxPool1d = MaxPool<1>;                  // one spatial axis
+using MaxPool2d = MaxPool<2>;                  // two
+using MaxPool3d = MaxPool<3>;                  // three
+using AvgPool1d = AvgPool<1>;                  // one spatial axis
+using AvgPool2d = AvgPool<2>;                  // two
+using AvgPool3d = AvgPool<3>;                  // three
+using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;  // one spatial axis
+using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;  // two
+using AdaptiveAvgPool3d = AdaptiveAvgPool<3>;  // three
 
 extern template class Conv<1>;
 extern template class Conv<2>;

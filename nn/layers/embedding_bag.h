@@ -7,10 +7,12 @@
 
 namespace sotto::nn {
 
+// The reduction of a bag.
 enum class BagMode { sum, mean, max };
 
+// Options of embedding_bag().
 struct BagOptions {
-  BagMode mode = BagMode::mean;
+  BagMode mode = BagMode::mean;  // the reduction
   // This id is left out, and not counted by the mean.
   std::optional<std::int64_t> padding = std::nullopt;
 };
@@ -28,8 +30,10 @@ Var embedding_bag(const Var& table, const Tensor& ids, const Tensor& offsets,
 // y[b, :] = the sum, mean or maximum of weight[ids[b, :], :]. Rows are initially standard normal.
 class EmbeddingBag final : public Module {
  public:
+  // Size of the table.
   EmbeddingBag(std::int64_t rows, std::int64_t features, const BagOptions& options = {});
   Var forward(const Var& ids) override { return forward(ids, std::nullopt); }
+  // Bags of one size: ids [n, size]; weights [n, size] for sums only.
   Var forward(const Var& ids, const std::optional<Var>& weights);
   // `tape` is needed because ids and offsets, tensors without a tape, may be the model's first
   // inputs.

@@ -6,9 +6,10 @@
 
 namespace sotto::nn {
 
+// Options of low-rank adaptation (Hu et al. 2022).
 struct LoraOptions {
-  std::int64_t rank = 4;
-  double alpha = 4;  // the product is scaled by alpha / rank
+  std::int64_t rank = 4;  // >= 1
+  double alpha = 4;       // the product is scaled by alpha / rank
 };
 
 // The base of LoraLinear, LoraConv and LoraEmbedding: frozen parameters "base.weight" and
@@ -19,16 +20,19 @@ class Lora : public Module {
  public:
   // Takes the layer and freezes it. Throws std::invalid_argument unless rank >= 1.
   explicit Lora(Layer layer, const LoraOptions& options = {});
+  // Names "base" and the two factors.
   void visit(const Visitor& visitor) override;
 
   // merge() adds the product to the frozen weight and calls then use the base layer alone;
   // unmerge() subtracts it. Each throws std::invalid_argument when called twice in a row.
   void merge();
+  // Subtracts the product again.
   void unmerge();
+  // True between merge() and unmerge().
   bool merged() const { return merged_; }
 
-  Layer base;
-  std::unique_ptr<Parameter> lora_a, lora_b;
+  Layer base;                                 // frozen
+  std::unique_ptr<Parameter> lora_a, lora_b;  // [rank, in], [out, rank]
 
  protected:
   // The factor of the product, alpha / rank.
@@ -56,9 +60,9 @@ class LoraConv final : public Lora<Conv<axes>> {
   using Lora<Conv<axes>>::Lora;
   Var forward(const Var& x) override;
 };
-using LoraConv1d = LoraConv<1>;
-using LoraConv2d = LoraConv<2>;
-using LoraConv3d = LoraConv<3>;
+using LoraConv1d = LoraConv<1>;  // one spatial axis
+using LoraConv2d = LoraConv<2>;  // two
+using LoraConv3d = LoraConv<3>;  // three
 
 // y = base(ids) + scale a[:, ids]^T b^T: the table is [rows, features], a [rank, rows], b
 // [features, rank]. A padding row stays as it is.

@@ -5,8 +5,9 @@
 
 namespace sotto::nn {
 
+// Options of GroupNorm and LayerNorm.
 struct NormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;   // added to the variance
   bool affine = true;  // weight and bias
   bool bias = true;    // bias, if affine
 };
@@ -14,6 +15,7 @@ struct NormOptions {
 // nn::group_norm of x [n, c, ...]. Throws std::invalid_argument unless `groups` divides `channels`.
 class GroupNorm final : public Module {
  public:
+  // `groups` divides `channels`.
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
@@ -24,11 +26,12 @@ class GroupNorm final : public Module {
  private:
   std::int64_t groups_;
   std::int64_t channels_;
-  double eps_;
+  double eps_;  // added to the variance
 };
 
+// Options of InstanceNorm.
 struct InstanceNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;    // added to the variance
   bool affine = false;  // weight and bias
 };
 
@@ -36,6 +39,7 @@ struct InstanceNormOptions {
 template <int axes>
 class InstanceNorm final : public Module {
  public:
+  // The number of channels.
   explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
@@ -45,12 +49,12 @@ class InstanceNorm final : public Module {
 
  private:
   std::int64_t channels_;
-  double eps_;
+  double eps_;  // added to the variance
 };
 
-using InstanceNorm1d = InstanceNorm<1>;
-using InstanceNorm2d = InstanceNorm<2>;
-using InstanceNorm3d = InstanceNorm<3>;
+using InstanceNorm1d = InstanceNorm<1>;  // one spatial axis
+using InstanceNorm2d = InstanceNorm<2>;  // two
+using InstanceNorm3d = InstanceNorm<3>;  // three
 
 extern template class InstanceNorm<1>;
 extern template class InstanceNorm<2>;
@@ -59,7 +63,9 @@ extern template class InstanceNorm<3>;
 // nn::layer_norm over the last axes, of sizes `normalized`.
 class LayerNorm final : public Module {
  public:
+  // Sizes of the last axes.
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+  // The size of the last axis.
   explicit LayerNorm(std::int64_t features, const NormOptions& options = {})
       : LayerNorm(Shape{features}, options) {}
   Var forward(const Var& x) override;
@@ -70,18 +76,21 @@ class LayerNorm final : public Module {
 
  private:
   Shape normalized_;
-  double eps_;
+  double eps_;  // added to the variance
 };
 
+// Options of RMSNorm.
 struct RmsNormOptions {
-  double eps = 1e-6;
-  bool affine = true;
+  double eps = 1e-6;   // added to the variance
+  bool affine = true;  // weight
 };
 
 // nn::rms_norm over the last axes, of sizes `normalized`.
 class RMSNorm final : public Module {
  public:
+  // Sizes of the last axes.
   explicit RMSNorm(const Shape& normalized, const RmsNormOptions& options = {});
+  // The size of the last axis.
   explicit RMSNorm(std::int64_t features, const RmsNormOptions& options = {})
       : RMSNorm(Shape{features}, options) {}
   Var forward(const Var& x) override;
@@ -91,7 +100,7 @@ class RMSNorm final : public Module {
 
  private:
   Shape normalized_;
-  double eps_;
+  double eps_;  // added to the variance
 };
 
 // (x - mean) / deviation for each column, axis 1 of x [n, columns, ...]. Mean and deviation are
@@ -110,6 +119,7 @@ class Standardize final : public Module {
 // nn::local_response_norm over `size` adjacent channels.
 class LocalResponseNorm final : public Module {
  public:
+  // As in the function's formula.
   explicit LocalResponseNorm(std::int64_t size, double alpha = 1e-4, double beta = 0.75,
                              double k = 1)
       : size_(size), alpha_(alpha), beta_(beta), k_(k) {}

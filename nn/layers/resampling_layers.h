@@ -14,8 +14,10 @@ namespace sotto::nn {
 template <int axes>
 class ConvTranspose final : public Module {
  public:
+  // Channels of input and output, and the kernel's sizes.
   ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
                 const ConvTransposeOptions& options = {}, bool with_bias = true);
+  // One size for all axes.
   ConvTranspose(std::int64_t in, std::int64_t out, std::int64_t kernel,
                 const ConvTransposeOptions& options = {}, bool with_bias = true)
       : ConvTranspose(in, out, Shape{kernel}, options, with_bias) {}
@@ -29,9 +31,9 @@ class ConvTranspose final : public Module {
   ConvTransposeOptions options_;
 };
 
-using ConvTranspose1d = ConvTranspose<1>;
-using ConvTranspose2d = ConvTranspose<2>;
-using ConvTranspose3d = ConvTranspose<3>;
+using ConvTranspose1d = ConvTranspose<1>;  // one spatial axis
+using ConvTranspose2d = ConvTranspose<2>;  // two
+using ConvTranspose3d = ConvTranspose<3>;  // three
 extern template class ConvTranspose<1>;
 extern template class ConvTranspose<2>;
 extern template class ConvTranspose<3>;
@@ -39,6 +41,7 @@ extern template class ConvTranspose<3>;
 // Interpolates to the given spatial sizes (sotto::upsample).
 class Upsample final : public Module {
  public:
+  // Sizes of the spatial axes.
   explicit Upsample(const Shape& size, const UpsampleOptions& options = {})
       : size_(size), options_(options) {}
   Var forward(const Var& x) override { return upsample(x, size_, options_); }
@@ -51,6 +54,7 @@ class Upsample final : public Module {
 // sotto::adaptive_max_pool to the given spatial sizes.
 class AdaptiveMaxPool final : public Module {
  public:
+  // Sizes of the spatial axes.
   explicit AdaptiveMaxPool(const Shape& output) : output_(output) {}
   Var forward(const Var& x) override { return adaptive_max_pool(x, output_); }
 
@@ -61,6 +65,7 @@ class AdaptiveMaxPool final : public Module {
 // sotto::lp_pool with exponent p.
 class LpPool final : public Module {
  public:
+  // p >= 1; window, stride and padding.
   LpPool(double p, const PoolOptions& options) : p_(p), options_(options) {}
   Var forward(const Var& x) override { return lp_pool(x, p_, options_); }
 

@@ -8,8 +8,10 @@
 
 namespace sotto::nn {
 
+// e^x over its sum along an axis.
 class Softmax final : public Module {
  public:
+  // The axis; negative ones count from the end.
   explicit Softmax(int axis = -1) : axis_(axis) {}
   Var forward(const Var& x) override { return softmax(x, axis_); }
 
@@ -17,8 +19,10 @@ class Softmax final : public Module {
   int axis_;
 };
 
+// The logarithm of Softmax.
 class LogSoftmax final : public Module {
  public:
+  // The axis; negative ones count from the end.
   explicit LogSoftmax(int axis = -1) : axis_(axis) {}
   Var forward(const Var& x) override { return log_softmax(x, axis_); }
 
@@ -30,6 +34,7 @@ class LogSoftmax final : public Module {
 // and so on. Throws std::invalid_argument for an odd number of sizes.
 class Pad final : public Module {
  public:
+  // Sizes in pairs; PadMode says with which values.
   explicit Pad(const Shape& sizes, PadMode mode = PadMode::zeros);
   Var forward(const Var& x) override;
 
@@ -38,8 +43,10 @@ class Pad final : public Module {
   PadMode mode_;
 };
 
+// pixel_shuffle(): [n, c f^2, h, w] to [n, c, h f, w f].
 class PixelShuffle final : public Module {
  public:
+  // f >= 1.
   explicit PixelShuffle(std::int64_t factor) : factor_(factor) {}
   Var forward(const Var& x) override { return pixel_shuffle(x, factor_); }
 
@@ -47,8 +54,10 @@ class PixelShuffle final : public Module {
   std::int64_t factor_;
 };
 
+// The inverse of PixelShuffle.
 class PixelUnshuffle final : public Module {
  public:
+  // f >= 1; divides both sides.
   explicit PixelUnshuffle(std::int64_t factor) : factor_(factor) {}
   Var forward(const Var& x) override { return pixel_unshuffle(x, factor_); }
 

@@ -19,6 +19,7 @@ class MovingAverage {
 
   // Adds the parameters' present values to the average.
   void update();
+  // Calls of update() so far.
   std::int64_t updates() const { return updates_; }
   // Copies the averages into the parameters of a module with the same names and shapes. Throws
   // std::invalid_argument if names or shapes differ, or before the first update.
@@ -34,6 +35,7 @@ class MovingAverage {
   // Swaps the averages into the module's parameters while it lives.
   class Scope {
    public:
+    // Throws std::invalid_argument before the first update.
     explicit Scope(MovingAverage& average);
     ~Scope();
     Scope(const Scope&) = delete;

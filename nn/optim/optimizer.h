@@ -48,11 +48,14 @@ class Optimizer {
   std::vector<const Parameter*> parameters() const;
   // Bytes of the state that first steps have yet to allocate.
   std::size_t bytes_to_come() const;
+  // The number of parameter groups.
   int groups() const;
   // The options of each group's rule at the first steps, as text, to be compared.
   std::vector<std::string> group_descriptions() const;
+  // The present learning rate of a group.
   double learning_rate(int group = 0) const;
   void set_learning_rate(double rate);  // for every group
+  // Sets it for one group.
   void set_learning_rate(int group, double rate);
   // Sets the momentum of SGD and RMSprop, and beta1 of Adam. Throws std::invalid_argument for other
   // rules.
@@ -119,9 +122,10 @@ class Optimizer {
 template <class Rule>
 class RuleOptimizer final : public Optimizer {
  public:
+  // Parameters that are updated by one rule.
   struct Group {
-    std::vector<Parameter*> parameters;
-    Rule rule;
+    std::vector<Parameter*> parameters;  // not owned
+    Rule rule;                           // with its options
     // Keep the state in bf16, half the bytes: each step computes in the parameters' type and rounds
     // the state stochastically, so that its expectation is exact and small changes are not lost
     // (Gupta et al. 2015, section 3.1). The draws are a function of step, parameter and element.
@@ -133,17 +137,18 @@ class RuleOptimizer final : public Optimizer {
   // optimizer. Throws std::invalid_argument for options out of range, and for parameters as
   // add_group() does.
   explicit RuleOptimizer(Module& module, const Rule& rule = {});
+  // Optimizes these parameters, which must outlive the optimizer.
   explicit RuleOptimizer(const std::vector<Group>& groups);
 };
 
-using Sgd = RuleOptimizer<SgdRule>;
-using Adam = RuleOptimizer<AdamRule<false>>;
-using AdamW = RuleOptimizer<AdamRule<true>>;
-using RmsProp = RuleOptimizer<RmsPropRule>;
-using Adagrad = RuleOptimizer<AdagradRule>;
-using Adamax = RuleOptimizer<AdamaxRule>;
-using Adadelta = RuleOptimizer<AdadeltaRule>;
-using Lamb = RuleOptimizer<LambRule>;
-using DpAdam = RuleOptimizer<DpAdamRule>;
+using Sgd = RuleOptimizer<SgdRule>;            // with momentum
+using Adam = RuleOptimizer<AdamRule<false>>;   // Kingma and Ba 2015
+using AdamW = RuleOptimizer<AdamRule<true>>;   // Loshchilov and Hutter 2019
+using RmsProp = RuleOptimizer<RmsPropRule>;    // Tieleman and Hinton 2012
+using Adagrad = RuleOptimizer<AdagradRule>;    // Duchi et al. 2011
+using Adamax = RuleOptimizer<AdamaxRule>;      // Kingma and Ba 2015
+using Adadelta = RuleOptimizer<AdadeltaRule>;  // Zeiler 2012
+using Lamb = RuleOptimizer<LambRule>;          // You et al. 2020
+using DpAdam = RuleOptimizer<DpAdamRule>;      // Tang et al. 2023
 
 }  // namespace sotto::nn

@@ -9,17 +9,18 @@
 
 namespace sotto::nn {
 
+// Options of Schedule::one_cycle (Smith and Topin 2019).
 struct OneCycle {
-  double max_rate = 0;
-  std::int64_t total_steps = 0;
-  double rise = 0.3;           // fraction of all steps during which the rate rises
-  bool cosine = true;          // cosine annealing, otherwise linear
-  double start_divisor = 25;   // the first rate is max_rate / start_divisor
-  double final_divisor = 1e4;  // the last rate is the first / final_divisor
+  double max_rate = 0;           // the largest rate
+  std::int64_t total_steps = 0;  // length of the cycle
+  double rise = 0.3;             // fraction of all steps during which the rate rises
+  bool cosine = true;            // cosine annealing, otherwise linear
+  double start_divisor = 25;     // the first rate is max_rate / start_divisor
+  double final_divisor = 1e4;    // the last rate is the first / final_divisor
   // With three phases the rate falls to the first rate in as many steps as it rose, then to the
   // last rate in the remaining ones.
   bool three_phase = false;
-  bool cycle_momentum = true;
+  bool cycle_momentum = true;   // momentum moves against the rate
   double base_momentum = 0.85;  // at the maximum rate
   double max_momentum = 0.95;   // at both ends
 };
@@ -32,6 +33,7 @@ class Schedule {
  public:
   // Any function of the step and the base rate.
   using Rate = std::function<double(std::int64_t step, double base)>;
+  // Takes over the function.
   explicit Schedule(Rate rate) : rate_(std::move(rate)) {}
 
   // The learning rate at a step. Throws std::invalid_argument for a negative step.

@@ -17,15 +17,18 @@ struct RulePlan;
 // b = g at the first step, then momentum b + (1 - dampening) g; p - rate b, or with nesterov p -
 // rate (g + momentum b). `maximize` negates g first.
 struct SgdRule {
-  double learning_rate = 0.01;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-  bool maximize = false;
+  double learning_rate = 0.01;  // initial, >= 0
+  double momentum = 0;          // >= 0
+  double dampening = 0;         // of the gradient
+  double weight_decay = 0;      // coefficient, >= 0
+  bool nesterov = false;        // Nesterov's momentum
+  bool maximize = false;        // ascends
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -35,15 +38,18 @@ struct SgdRule {
 // weight_decay, and g has no decay (Loshchilov and Hutter 2019).
 template <bool decoupled>
 struct AdamRule {
-  double learning_rate = 0.001;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = decoupled ? 0.01 : 0;
-  bool amsgrad = false;
+  double learning_rate = 0.001;                // initial, >= 0
+  double beta1 = 0.9;                          // in [0, 1)
+  double beta2 = 0.999;                        // in [0, 1)
+  double eps = 1e-8;                           // keeps denominators from 0
+  double weight_decay = decoupled ? 0.01 : 0;  // coefficient, >= 0
+  bool amsgrad = false;                        // largest v so far
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -53,56 +59,68 @@ extern template struct AdamRule<true>;
 // v = alpha v + (1 - alpha) g^2, s = sqrt(v) + eps; centered: a = alpha a + (1 - alpha) g,
 // s = sqrt(v - a^2) + eps; b = momentum b + g / s, p - rate b (Tieleman and Hinton 2012).
 struct RmsPropRule {
-  double learning_rate = 0.01;
-  double alpha = 0.99;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0;
-  bool centered = false;
+  double learning_rate = 0.01;  // initial, >= 0
+  double alpha = 0.99;          // of the mean of squares
+  double eps = 1e-8;            // keeps denominators from 0
+  double weight_decay = 0;      // coefficient, >= 0
+  double momentum = 0;          // >= 0
+  bool centered = false;        // subtracts the squared mean
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
 // v = v + g^2, with v = `initial` before the first step, p - rate / (1 + (t - 1) rate_decay) g /
 // (sqrt(v) + eps) (Duchi et al. 2011).
 struct AdagradRule {
-  double learning_rate = 0.01;
-  double rate_decay = 0;
-  double weight_decay = 0;
-  double initial = 0;
-  double eps = 1e-10;
+  double learning_rate = 0.01;  // initial, >= 0
+  double rate_decay = 0;        // rate / (1 + (t - 1) rate_decay)
+  double weight_decay = 0;      // coefficient, >= 0
+  double initial = 0;           // of the sum of squares
+  double eps = 1e-10;           // keeps denominators from 0
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
 // m as in Adam, u = max(beta2 u, |g| + eps), p - rate / (1 - beta1^t) m / u (Kingma and Ba 2015,
 // section 7.1).
 struct AdamaxRule {
-  double learning_rate = 0.002;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
+  double learning_rate = 0.002;  // initial, >= 0
+  double beta1 = 0.9;            // in [0, 1)
+  double beta2 = 0.999;          // in [0, 1)
+  double eps = 1e-8;             // keeps denominators from 0
+  double weight_decay = 0;       // coefficient, >= 0
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
 // v = rho v + (1 - rho) g^2, d = sqrt(a + eps) / sqrt(v + eps) g, a = rho a + (1 - rho) d^2,
 // p - rate d (Zeiler 2012).
 struct AdadeltaRule {
-  double learning_rate = 1;
-  double rho = 0.9;
-  double eps = 1e-6;
-  double weight_decay = 0;
+  double learning_rate = 1;  // initial, >= 0
+  double rho = 0.9;          // of both means of squares
+  double eps = 1e-6;         // keeps denominators from 0
+  double weight_decay = 0;   // coefficient, >= 0
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -111,14 +129,17 @@ struct AdadeltaRule {
 // p - rate |p| / |r| r, where both norms are over the whole parameter and |p| / |r| is 1 if either
 // is 0 (You et al. 2020).
 struct LambRule {
-  double learning_rate = 0.001;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-6;
-  double weight_decay = 0;
+  double learning_rate = 0.001;  // initial, >= 0
+  double beta1 = 0.9;            // in [0, 1)
+  double beta2 = 0.999;          // in [0, 1)
+  double eps = 1e-6;             // keeps denominators from 0
+  double weight_decay = 0;       // coefficient, >= 0
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // Updates the parameter at once.
   void apply(const Update& update) const;
 };
 
@@ -126,14 +147,17 @@ struct LambRule {
 // p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - noise_variance, floor)) (Tang et al.
 // 2023, DP-AdamBC).
 struct DpAdamRule {
-  double learning_rate = 0.001;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double floor = 1e-8;
-  double weight_decay = 0;
+  double learning_rate = 0.001;  // initial, >= 0
+  double beta1 = 0.9;            // in [0, 1)
+  double beta2 = 0.999;          // in [0, 1)
+  double floor = 1e-8;           // least corrected second moment
+  double weight_decay = 0;       // coefficient, >= 0
 
+  // Throws std::invalid_argument for an option out of range.
   void validate() const;
+  // The names of the states.
   std::vector<const char*> buffers() const;
+  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 

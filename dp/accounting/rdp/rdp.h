@@ -26,7 +26,7 @@ const std::vector<double>& default_orders();
 // A bound, and the order that gave it.
 struct RdpBound {
   double value = 0;  // of epsilon or delta
-  double order = 0;  // 0 if no order gave it
+  double order = 0;  // that gave the bound
 };
 
 // The smallest epsilon that divergences rdp[i] at orders[i] > 1 prove for this delta:

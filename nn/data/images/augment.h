@@ -30,9 +30,9 @@ struct Augmentation {
 
 // Numbers first, ..., first + count - 1 of each record's views under a seed.
 struct Views {
-  std::uint64_t seed = 0;
-  std::int64_t first = 0;
-  std::int64_t count = 1;
+  std::uint64_t seed = 0;  // public
+  std::int64_t first = 0;  // number of the first view
+  std::int64_t count = 1;  // views of each record
 };
 
 // The number of a view, and of its record in the data set.

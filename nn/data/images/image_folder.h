@@ -12,8 +12,8 @@ namespace sotto {
 
 // The form that pictures are brought to: public, and the same for each.
 struct ImageOptions {
-  std::int64_t height = 32;
-  std::int64_t width = 32;
+  std::int64_t height = 32;           // pixels
+  std::int64_t width = 32;            // pixels
   bool grey = false;                  // one channel instead of red, green and blue
   std::int64_t max_pixels = 1 << 26;  // larger pictures are refused
 };
@@ -24,6 +24,7 @@ struct ImageOptions {
 // that is missing, above max_pixels, neither PNG nor JPEG, damaged, or not read to its end.
 Tensor read_images(std::span<const std::string> paths, const ImageOptions& options = {});
 
+// Pictures, their classes and their files.
 struct ImageFolder {
   Dataset data = {};                      // inputs as of read_images, targets [n] i64
   std::vector<std::string> classes = {};  // by number

@@ -9,13 +9,15 @@
 
 namespace sotto {
 
+// Options of a guess.
 struct GuessOptions {
   std::string label = {};  // the label's column; the last one if left out
   std::string user = {};   // the user's column; none if left out
 };
 
+// A proposal, and what it was read from.
 struct SchemaGuess {
-  TableSchema schema = {};
+  TableSchema schema = {};  // the proposal
   // For each column, what had to be read from the data to guess it.
   std::vector<std::string> notes = {};
 

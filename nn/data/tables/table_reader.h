@@ -11,6 +11,7 @@
 
 namespace sotto {
 
+// Options of readers of tables.
 struct TableOptions {
   // False: no labels, as in rows to predict. The label's column and the user's are not read, and
   // may be absent, without a header the label's alone; targets are [n, 0].

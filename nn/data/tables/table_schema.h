@@ -10,6 +10,7 @@
 
 namespace sotto {
 
+// The role of a column.
 enum class ColumnKind {
   number,    // an input
   category,  // an input that is one of several texts
@@ -20,29 +21,32 @@ enum class ColumnKind {
 
 // A category: its name, and other texts that mean the same, such as a spelling with a full stop.
 struct Category {
-  std::string name = {};
-  std::vector<std::string> spellings = {};
+  std::string name = {};                    // as in the file
+  std::vector<std::string> spellings = {};  // each in one category only
 };
 
+// A public range of numbers, min < max.
 struct NumberRange {
-  double min = 0;
-  double max = 1;
+  double min = 0;  // smallest
+  double max = 1;  // largest
 };
 
+// Public numbers to standardize with.
 struct Standardization {
-  double mean = 0;
-  double deviation = 1;
+  double mean = 0;       // subtracted
+  double deviation = 1;  // divided by, > 0
 };
 
+// A column: its name, its role, and what is public about its values.
 struct TableColumn {
-  std::string name = {};
-  ColumnKind kind = ColumnKind::ignore;
+  std::string name = {};                 // as in the file
+  ColumnKind kind = ColumnKind::ignore;  // its role
   // Numbers: values outside of the range are clamped to it. One of the two is required; with
   // `standardization` the input is (x - mean) / deviation, without it (x - min) / (max - min), or
   // if `logarithmic`, as for amounts of money, log(1 + x - min) / log(1 + max - min).
   std::optional<NumberRange> range = {};
-  std::optional<Standardization> standardization = {};
-  bool logarithmic = false;
+  std::optional<Standardization> standardization = {};  // unset: by the range
+  bool logarithmic = false;                             // needs a range
   std::optional<double> missing_value = {};  // the number for a missing one; none: an error
   // Categories, and the classes of a label.
   std::vector<Category> categories = {};
@@ -51,6 +55,7 @@ struct TableColumn {
 
   // The input that a number becomes, and the number that it was, in the range.
   double encode(double x) const;
+  // The number that an input was.
   double decode(double y) const;
   // True for a number of a draft without range, mean and deviation (TableSchema::load_draft).
   bool lacks_range() const;
@@ -65,10 +70,10 @@ struct TableColumn {
 // sound: names differ, one column is the label and at most one the user, there is an input, ranges
 // are not empty, and each category has texts of its own, in UTF-8.
 struct TableSchema {
-  char delimiter = ',';
-  bool header = true;
-  std::string missing = "?";  // the text of missing values; an empty field is one, too
-  std::vector<TableColumn> columns = {};
+  char delimiter = ',';                   // a comma or a tabulator, as a rule
+  bool header = true;                     // the first line has the names
+  std::string missing = "?";              // the text of missing values; an empty field is one, too
+  std::vector<TableColumn> columns = {};  // in the order of the inputs
 
   // Parses a schema's JSON form (docs/reference/tables.md); `name` stands for it in errors. Throws
   // std::invalid_argument for text that is no sound schema: unknown, repeated or missing keys, and
@@ -85,7 +90,9 @@ struct TableSchema {
 
   // `where` begins the errors.
   void validate(const std::string& where = "schema") const;
+  // The label's column.
   const TableColumn& label() const;
+  // True if a column says whose row it is.
   bool has_users() const;
   // The names of the label's classes; empty if it is a number.
   std::vector<std::string> classes() const;

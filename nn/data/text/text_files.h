@@ -26,11 +26,13 @@ enum class LongUnit {
   split,  // it becomes several rows of one unit
 };
 
+// Options of readers of text.
 struct TextOptions {
-  TextUnit unit = TextUnit::line;
-  std::string separator = {};  // for TextUnit::separated, which takes it out
-  std::int64_t context = 128;  // symbols of a row
-  LongUnit long_units = LongUnit::cut;
+  TextUnit unit = TextUnit::line;       // one unit of privacy
+  std::string separator = {};           // for TextUnit::separated, which takes it out
+  std::int64_t context = 128;           // symbols of a row
+  LongUnit long_units = LongUnit::cut;  // longer units
+  // The symbols and their numbers; public.
   TextVocabulary vocabulary = TextVocabulary::bytes();
 };
 
@@ -44,6 +46,7 @@ struct TextOptions {
 Dataset text_dataset(std::string_view text, const std::string& name,
                      const TextOptions& options = {});
 
+// A data set of text, and the names of its classes.
 struct TextFiles {
   Dataset data = {};                      // as of text_dataset, but for the targets: the classes
   std::vector<std::string> classes = {};  // by number; none without classes

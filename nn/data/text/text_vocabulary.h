@@ -17,6 +17,7 @@ namespace sotto {
 //   true); letters.decode(letters.encode("it's"));
 class TextVocabulary {
  public:
+  // The number that pads, and ends a text.
   static constexpr std::int64_t end = 0;
 
   // The 256 bytes: byte b is number b + 1.
@@ -40,6 +41,7 @@ class TextVocabulary {
     std::int64_t number = -1;  // -1: it has none
     std::size_t bytes = 0;     // 0: not UTF-8
   };
+  // Number and length of the symbol there.
   Symbol symbol(std::string_view text, std::size_t at) const;
 
  private:
