@@ -19,11 +19,12 @@ struct Op {
   // (join_views: several instead of one; split_views: one instead of several).
   enum class SampleCount { kept, changes_sample_count };
 
+  // Registers the name. Ops live as long as the program.
   explicit Op(const char* name, Batchable batchable = Batchable::no,
-              SampleCount rows = SampleCount::kept);
-  const char* name;
-  Batchable batchable;
-  SampleCount rows;
+              SampleCount rows = SampleCount::kept);  // as given
+  const char* name;                                   // shown in errors and memory labels
+  Batchable batchable;                                // as given
+  SampleCount rows;                                   // as given
 };
 
 // Returns the names of all Ops made so far.

@@ -15,14 +15,15 @@ namespace sotto {
 // gradient; `trainable` = false freezes it.
 //   Parameter w(zeros({10, 784}));
 struct Parameter {
+  // Starts with these values.
   explicit Parameter(Tensor initial) : value(std::move(initial)) {
     value.relabel({.kind = MemoryKind::parameter});
   }
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
-  Tensor value;
-  bool trainable = true;
+  Tensor value;           // the present values
+  bool trainable = true;  // false: frozen
 };
 
 // Gradients of parameters, in a fixed order.

@@ -7,7 +7,7 @@ enum class DeviceKind { cpu, cuda };
 
 // A device: the CPU, or GPU number `index` among the usable ones.
 struct Device {
-  DeviceKind kind = DeviceKind::cpu;
+  DeviceKind kind = DeviceKind::cpu;  // CPU or GPU
   int index = 0;
 
   bool operator==(const Device&) const = default;

@@ -22,6 +22,7 @@ class Storage {
  public:
   // Scratch memory: labelled as workspace.
   Storage(std::size_t bytes, Device device);
+  // The same with a label of its own.
   Storage(std::size_t bytes, Device device, const MemoryLabel& label);
   // Memory on the CPU that `block` owns, such as a mapped file; no allocator counts it.
   Storage(std::shared_ptr<void> block, std::size_t bytes);
@@ -29,8 +30,11 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
+  // The first byte, on the device.
   void* data() const { return data_; }
+  // The size.
   std::size_t bytes() const { return bytes_; }
+  // The device.
   Device device() const { return device_; }
   bool in_block() const { return block_ != nullptr; }
 
@@ -47,6 +51,7 @@ class Storage {
 //   x.select(0, 1).to_vector<float>();  // {3, 4}
 class Tensor {
  public:
+  // Sizes of the axes, and distances in elements along them.
   struct Layout {
     Shape shape;
     Shape strides;
@@ -55,9 +60,13 @@ class Tensor {
   // An undefined tensor: defined() is false and every other call is an error. The special members
   // are not inline, so that users of tensors do not compile them in every file.
   Tensor();
+  // Shares the storage.
   Tensor(const Tensor&);
+  // Leaves the other one undefined.
   Tensor(Tensor&&) noexcept;
+  // Shares the storage.
   Tensor& operator=(const Tensor&);
+  // Leaves the other one undefined.
   Tensor& operator=(Tensor&&) noexcept;
   ~Tensor();
 
@@ -70,24 +79,34 @@ class Tensor {
   // shape.numel().
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape);
+  // The same for a vector.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     return from(std::span<const T>(values), shape);
   }
+  // The same for a list of numbers, converted to the dtype.
   static Tensor from(std::initializer_list<double> values, const Shape& shape, Dtype dtype);
   // A row-major tensor on the CPU whose elements are those of `block`, which lives as long as its
   // storage: a mapped file.
   static Tensor from_block(std::shared_ptr<void> block, const Shape& shape, Dtype dtype);
 
+  // False for a default-constructed tensor, and for outline().
   bool defined() const { return storage_ != nullptr; }
+  // The sizes of the axes.
   const Shape& shape() const { return shape_; }
+  // The distance of neighbours along each axis, in elements.
   const Shape& strides() const { return strides_; }
+  // The number of axes.
   int rank() const { return shape_.rank(); }
   // Negative axes count from the end.
   std::int64_t size(int axis) const { return shape_[normalize_axis("size", axis, rank())]; }
+  // The number of elements.
   std::int64_t numel() const { return shape_.numel(); }
+  // The type of the elements.
   Dtype dtype() const { return dtype_; }
+  // The device of the elements.
   Device device() const;
+  // The bytes of its elements, without gaps.
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
   // True if the tensor is row-major without gaps.
   bool contiguous() const { return view().contiguous(); }
@@ -95,9 +114,11 @@ class Tensor {
   bool is_dense() const;
   // The axes by decreasing stride: the order in which a dense tensor is stored.
   Shape memory_order() const;
+  // True if both are views of one block.
   bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }
   // The label of the storage's block; a default label for an empty tensor.
   MemoryLabel memory_label() const;
+  // Sets the label of the block.
   void relabel(const MemoryLabel& label) const;
   void relabel(MemoryKind kind) const;  // keeps the rest of the label
   // True for elements in a block of from_block().
@@ -107,6 +128,7 @@ class Tensor {
   // Shape, strides and type without storage: defined() is false.
   Tensor outline() const;
 
+  // The elements for kernels; does not own them.
   View view() const;
   // The address of the first element; CPU only. Throws if T is not the dtype.
   template <class T>
@@ -127,7 +149,8 @@ class Tensor {
 
   // Views. They take negative axes and throw std::invalid_argument, naming the call.
   Tensor permute(const Shape& axes) const;  // y axis k is x axis axes[k]
-  Tensor transpose(int a, int b) const;
+  Tensor transpose(int a, int b) const;     // exchanges two axes
+  // Elements start, start + step, ... below stop of an axis.
   Tensor slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
   Tensor select(int axis, std::int64_t index) const;  // drops the axis
   Tensor operator[](std::int64_t index) const;        // select(0, index)

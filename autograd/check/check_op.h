@@ -15,9 +15,9 @@ namespace sotto::testing {
 // An argument in f64 (or i64), batched along an axis or shared. The function gets a shared argument
 // as a parameter if it wants a gradient, otherwise as a constant.
 struct OpInput {
-  Tensor value = {};
-  SampleAxis samples = SampleAxis::shared();
-  bool wants_grad = true;
+  Tensor value = {};                          // f64 or i64
+  SampleAxis samples = SampleAxis::shared();  // batched along an axis, or shared
+  bool wants_grad = true;                     // has a gradient to check
   // True if check_far() puts far values into this argument. Set it to false if they make arithmetic
   // useless (weights of a recurrence) or are not valid (probabilities).
   bool far = true;
@@ -25,7 +25,8 @@ struct OpInput {
 
 // A function of tape values, with one set of arguments.
 struct Instance {
-  std::vector<OpInput> inputs = {};
+  std::vector<OpInput> inputs = {};  // the arguments
+  // Computes the result from the arguments, in their order.
   std::function<Var(const std::vector<Var>&)> run = {};
   // Parameters that the function uses besides its arguments.
   std::vector<Parameter*> parameters = {};
@@ -37,12 +38,14 @@ struct Instance {
 struct OpCase {
   std::string op = {};    // its registered name
   std::string what = {};  // a description of this use
+  // Makes an instance.
   std::function<Instance(PublicRandom&)> make = {};
 };
 
+// Options of check_op() and check_layer().
 struct CheckOptions {
-  int instances = 24;
-  std::uint64_t seed = 2024;
+  int instances = 24;         // random instances to check
+  std::uint64_t seed = 2024;  // of the instances
   // True if a sample run alone must give bit-equal results. Set it to false on a GPU, where a
   // library's algorithm depends on the number of samples.
   bool exact = true;

@@ -9,9 +9,10 @@ namespace sotto {
 // The sum, and the mean, over `axes`. With `keepdim` reduced axes stay with size 1, else they are
 // dropped.
 Var sum(const Var& x, const Shape& axes = {}, bool keepdim = false);
-Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);
+Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);  // the mean
 // The sum of squared deviations divided by count - correction.
 Var variance(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
+// The square root of the variance.
 Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = false,
                        double correction = 1);
 // The Euclidean norm; its derivative at zero is zero.
@@ -24,11 +25,11 @@ Var logsumexp(const Var& x, const Shape& axes = {}, bool keepdim = false);
 
 // The sum over every axis except the sample axis: [n]. It turns any value into a private loss.
 Var sum_per_sample(const Var& x);
-Var mean_per_sample(const Var& x);
+Var mean_per_sample(const Var& x);  // the mean instead of the sum
 
 // exp(x) / sum exp(x) along one axis, and its logarithm.
 Var softmax(const Var& x, int axis = -1);
-Var log_softmax(const Var& x, int axis = -1);
+Var log_softmax(const Var& x, int axis = -1);  // ln softmax(x), without overflow
 
 // (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased
 // variance. With `centered` false the mean is not subtracted.

@@ -6,6 +6,7 @@
 
 namespace sotto {
 
+// The way in which upsample() fills in values.
 enum class Interpolation {
   nearest,  // source index floor(i in / out)
   linear,   // between two neighbours along every spatial axis: linear, bilinear, trilinear
@@ -13,7 +14,7 @@ enum class Interpolation {
 
 // Options of upsample().
 struct UpsampleOptions {
-  Interpolation mode = Interpolation::nearest;
+  Interpolation mode = Interpolation::nearest;  // nearest or linear
   // For linear only. If true, the source of output i is i (in - 1) / (out - 1), else max(0, (i +
   // 0.5) in / out - 0.5).
   bool align_corners = false;
@@ -25,11 +26,11 @@ Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options = {
 // Options of conv_transpose(). Lists have one entry per spatial axis, or a single one for all.
 // `output_padding` adds positions at the output's end.
 struct ConvTransposeOptions {
-  Shape stride{1};
-  Shape padding{0};
-  Shape output_padding{0};
-  Shape dilation{1};
-  std::int64_t groups = 1;
+  Shape stride{1};          // outputs between two inputs
+  Shape padding{0};         // outputs cut off on each side
+  Shape output_padding{0};  // less than the stride or dilation
+  Shape dilation{1};        // distance of the kernel's elements
+  std::int64_t groups = 1;  // divides c and o
 };
 
 // The transpose of a convolution: input position i adds w[.., j] x[i] to output position i stride -

@@ -7,7 +7,7 @@ namespace sotto {
 
 // Options of ctc_loss(). `blank` is the class that separates labels.
 struct CtcOptions {
-  std::int64_t blank = 0;
+  std::int64_t blank = 0;  // class of the blank
   // A sample whose target does not fit into its steps has loss 0 and no gradient, instead of
   // infinity and NaN.
   bool zero_infinity = false;

@@ -10,6 +10,7 @@ namespace sotto {
 
 // The reduction within each sample: none, or the mean or sum, [n].
 enum class Within { none, mean, sum };
+// Reduces the elements [n, ...] of each sample.
 Var reduce_within(const Var& elements, Within within);
 
 Var squared_error(const Var& x, const Var& target, Within within = Within::mean);   // (x - t)^2
@@ -21,6 +22,7 @@ Var huber_loss(const Var& x, const Var& target, double delta = 1, Within within 
 
 // -(t log x + (1 - t) log(1 - x)) for probabilities x; logarithms are limited to at least -100.
 Var binary_cross_entropy(const Var& x, const Var& target, Within within = Within::mean);
+// Options of binary_cross_entropy_with_logits().
 struct LogitsOptions {
   std::optional<Var> weight = {};      // per element; broadcasts
   std::optional<Var> pos_weight = {};  // of the positive term; broadcasts
@@ -42,18 +44,20 @@ Var hinge_loss(const Var& x, const Var& target, double margin = 1, Within within
 // -sum_c w[c] p'[c] lp[c] over the classes along `class_axis`, with p' = (1 - s) p + s / C for
 // target probabilities p and label smoothing s, and lp = log_softmax(x).
 struct SoftTargetOptions {
-  int class_axis = 1;
-  double label_smoothing = 0;
-  Tensor class_weights = {};  // [C]; undefined for none
+  int class_axis = 1;          // axis of the classes
+  double label_smoothing = 0;  // s, in [0, 1]
+  Tensor class_weights = {};   // [C]; undefined for none
 };
+// The losses [n], or one for each position with Within::none.
 Var soft_cross_entropy(const Var& logits, const Var& probabilities,
                        const SoftTargetOptions& options = {}, Within within = Within::mean);
 // -w[t] x[t] for log-probabilities x [n, C, ...] and targets t [n, ...] in i64, i32 or u8; 0 for
 // ignored targets. Within::mean divides by the sum of w[t] in the sample.
 struct NllOptions {
-  std::optional<std::int64_t> ignore_index = {};
-  Tensor class_weights = {};  // [C]; undefined for none
+  std::optional<std::int64_t> ignore_index = {};  // targets with it count for nothing
+  Tensor class_weights = {};                      // [C]; undefined for none
 };
+// The losses [n], or one for each position with Within::none.
 Var nll_loss(const Var& log_probabilities, const Tensor& targets, const NllOptions& options = {},
              Within within = Within::mean);
 

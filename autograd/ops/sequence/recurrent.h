@@ -23,8 +23,8 @@ int gate_count(Cell cell);
 // [g], and for an LSTM with projection (Sak et al. 2014) hr [out, hidden]; without one, out is
 // `hidden`.
 struct RecurrentWeights {
-  Var ih = {};
-  Var hh = {};
+  Var ih = {};  // [gates * hidden, in]
+  Var hh = {};  // [gates * hidden, out]
   std::optional<Var> bias_ih = {};
   std::optional<Var> bias_hh = {};
   std::optional<Var> hr = {};
