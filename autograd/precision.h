@@ -42,6 +42,7 @@ void check_precision(const char* what, Dtype precision);
 // operation compute in f32. Throws as check_precision() does.
 class PrecisionRegion {
  public:
+  // Sets the precision.
   PrecisionRegion(Tape& tape, Dtype precision);
   PrecisionRegion(const PrecisionRegion&) = delete;
   PrecisionRegion& operator=(const PrecisionRegion&) = delete;

@@ -11,11 +11,16 @@ namespace sotto {
 // which a private tape refuses.
 class SampleAxis {
  public:
+  // Equal for all samples.
   static constexpr SampleAxis shared() { return SampleAxis(-1); }
+  // Combined from several samples.
   static constexpr SampleAxis mixed() { return SampleAxis(-2); }
+  // One slice for each sample along this axis.
   constexpr SampleAxis(int axis) : axis_(axis) {}
 
+  // True for shared().
   constexpr bool is_shared() const { return axis_ == -1; }
+  // True for mixed().
   constexpr bool is_mixed() const { return axis_ == -2; }
   // True if the value has one slice per sample.
   constexpr bool batched() const { return axis_ >= 0; }
@@ -24,6 +29,7 @@ class SampleAxis {
     check(batched(), "sample axis: a {} value has none", is_shared() ? "shared" : "mixed");
     return axis_;
   }
+  // Compares kind and axis.
   constexpr bool operator==(const SampleAxis&) const = default;
 
  private:

@@ -22,6 +22,7 @@ namespace sotto {
 // recomputation differs in shapes, parameters or random draws, and on a private tape if the sums of
 // the results differ between two backward passes.
 using SegmentFunction = std::function<std::vector<Var>(const std::vector<Var>& inputs)>;
+// Runs the function as one node, which keeps its inputs alone.
 std::vector<Var> segment(const SegmentFunction& function, const std::vector<Var>& inputs);
 // segment() for one input and one result.
 Var segment(const std::function<Var(const Var& x)>& function, const Var& x);

@@ -95,6 +95,7 @@ class Tape {
   std::int64_t sample_count() const { return state_.sample_count; }
   // The number of rows per sample of a batched value: 1, or the number of views.
   std::int64_t views(const Var& x) const;
+  // The options, as given.
   const TapeOptions& options() const { return state_.options; }
   // The precision now in force (PrecisionRegion); nullopt if operations compute in their inputs'
   // type.

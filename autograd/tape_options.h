@@ -8,6 +8,7 @@
 
 namespace sotto {
 
+// Options of a Tape.
 struct TapeOptions {
   // Refuses ops that mix samples, and delivers gradients only to sinks that bound each sample's
   // influence.
@@ -22,9 +23,9 @@ struct TapeOptions {
   // empty, they are first_row, first_row + 1, ... On private data the number of a row must not
   // depend on the other rows of the batch.
   std::uint64_t seed = 0;
-  std::uint64_t step = 0;
-  std::int64_t first_row = 0;
-  std::vector<std::int64_t> rows = {};
+  std::uint64_t step = 0;               // number of the step
+  std::int64_t first_row = 0;           // number of row 0
+  std::vector<std::int64_t> rows = {};  // or one number for each row
 
   // Returns the row number of the sample-th row of the batch. Throws std::invalid_argument if
   // `rows` is too short.

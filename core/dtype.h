@@ -43,6 +43,7 @@ decltype(auto) dispatch(Dtype dtype, F&& f) {
   }
 }
 
+// The Dtype of a C++ type.
 template <class T>
 constexpr Dtype dtype_of() {
   if constexpr (std::is_same_v<T, double>)
@@ -65,10 +66,12 @@ constexpr Dtype dtype_of() {
   }
 }
 
+// Bytes of an element.
 inline std::size_t size_of(Dtype dtype) {
   return dispatch(dtype, []<class T>(std::type_identity<T>) { return sizeof(T); });
 }
 
+// True for f64, f32, f16 and bf16.
 constexpr bool is_float(Dtype dtype) { return dtype <= Dtype::bf16; }
 
 // The accumulator type for elements of type T: double for f64, float for the other floating-point

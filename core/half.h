@@ -15,9 +15,10 @@ namespace sotto {
 
 // bfloat16: the upper half of a float, rounded to nearest even.
 struct bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  // the encoding
 
   bf16() = default;
+  // Rounds to nearest even; NaN stays NaN.
   HD explicit bf16(float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -28,14 +29,16 @@ struct bf16 {
                                           : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 #endif
   }
+  // Exact.
   HD operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 };
 
 // IEEE 754 binary16, rounded to nearest even; overflow gives infinity, subnormals are kept.
 struct f16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  // the encoding
 
   f16() = default;
+  // Rounds to nearest even; NaN stays NaN.
   HD explicit f16(float x) {
 #ifdef __CUDA_ARCH__
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -60,6 +63,7 @@ struct f16 {
     bits = static_cast<std::uint16_t>(sign | h);
 #endif
   }
+  // Exact.
   HD operator float() const {
 #ifdef __CUDA_ARCH__
     float x;

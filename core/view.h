@@ -8,17 +8,20 @@
 
 namespace sotto {
 
+// Elements that somebody else owns, as kernels see them.
 struct View {
-  void* data = nullptr;
-  Dtype dtype = Dtype::f32;
-  int rank = 0;
-  std::int64_t size[6] = {};
+  void* data = nullptr;         // the first element, on its device
+  Dtype dtype = Dtype::f32;     // of the elements
+  int rank = 0;                 // number of axes, at most 6
+  std::int64_t size[6] = {};    // of the axes
   std::int64_t stride[6] = {};  // in elements; 0 repeats the element
 
+  // The first element; T must be the type.
   template <class T>
   HD T* as() const {
     return static_cast<T*>(data);
   }
+  // The number of elements.
   HD std::int64_t numel() const {
     std::int64_t product = 1;
     for (int i = 0; i < rank; ++i) product *= size[i];

@@ -27,6 +27,7 @@ class Accumulation {
  public:
   // Returns one loss for each row, [rows], on the given tape.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
+  // The result of mean_gradient().
   struct Result {
     // The gradients of the mean loss; empty for an f16 step that is skipped because one overflowed.
     Gradients gradients;
@@ -66,6 +67,7 @@ class Accumulation {
   std::optional<std::int64_t> physical_batch() const;
   // The plan that keeps the limit; nullopt before the first call and without a limit.
   const std::optional<Plan>& plan() const { return plan_; }
+  // The loss scale of the next call.
   const LossScale& loss_scale() const { return loss_scale_; }
   // LossScale::resume() for a training that continues.
   void resume_loss_scale(double value, std::int64_t good_steps) {
@@ -73,6 +75,7 @@ class Accumulation {
   }
   // The phases "forward" and "backward"; the caller may enter others.
   PhaseProfiler& phases() { return phases_; }
+  // Seconds and bytes of the phases so far.
   const PhaseProfiler& phases() const { return phases_; }
 
  private:

@@ -10,7 +10,9 @@
 
 namespace sotto::memory {
 
+// The rule by which a loss scale moves (Micikevicius et al. 2018).
 struct LossScaling {
+  // When the scale moves.
   enum class Adjust {
     never,
     // Ordinary training: a step with a gradient that is not finite is skipped and the scale halved.
@@ -20,10 +22,10 @@ struct LossScaling {
     // gradient is released.
     on_release,
   };
-  Adjust adjust = Adjust::never;
+  Adjust adjust = Adjust::never;  // never: a fixed scale
   // The initial scale; if unset, 2^8 for f16 and otherwise 1.
   std::optional<double> first = {};
-  double min = 1, max = 0x1p24;
+  double min = 1, max = 0x1p24;  // the range of the scale
   // The number of good steps after which the scale is doubled.
   std::int64_t growth_interval = 2000;
   // on_release: the fraction of units that may overflow in a good step; choose it above the noise
@@ -38,8 +40,10 @@ class LossScale {
   // min <= first <= max, the interval is positive and 0 < tolerated < 1.
   explicit LossScale(const LossScaling& options = {}, Dtype precision = Dtype::f32);
 
+  // The present scale, a power of two.
   double value() const { return value_; }
   std::int64_t good_steps() const { return good_steps_; }  // since the scale last moved
+  // The rule, as given.
   const LossScaling& options() const { return options_; }
 
   // Ordinary training: divides the gradients of a loss times value() by it. Returns nullopt if one

@@ -192,15 +192,18 @@ class Form {
   Dtype dtype() const;
   // The type of all factors; nullopt where they differ.
   std::optional<Dtype> factor_type() const;
+  // True if a factor is f16 or bf16.
   bool has_16bit_factor() const { return factor_type() != dtype(); }
   // True if sums and materialized gradients are computed from the factors as they are; false if
   // from copies in dtype().
   bool multiplies_factors_directly() const;
+  // The number of elements of all factors.
   std::int64_t factor_values() const;
   // The bytes of its tensors.
   std::size_t bytes() const;
   // The number of products that an element of G sums.
   double positions() const;
+  // Labels the tensors as kept_as.
   void count_as_kept() const;
 
   // These call the form's member of the same name. materialize() and sum() first convert factors

@@ -13,8 +13,8 @@ class PerSampleGrad;
 // rows'.
 struct Grouping {
   std::vector<std::int64_t> unit_of_row = {};  // -1: the row belongs to no unit
-  std::int64_t units = 0;
-  bool mean = false;
+  std::int64_t units = 0;                      // number of units
+  bool mean = false;                           // the mean of a unit's rows, not the sum
   // True if unit k consists of row k alone, for all units, and the rows after these belong to no
   // unit.
   bool first_rows() const;

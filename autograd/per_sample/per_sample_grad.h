@@ -27,9 +27,13 @@ namespace sotto {
 // scaled by clip weights into two bf16 numbers (weighted_sum_bf16.h).
 class PerSampleGrad {
  public:
+  // Shares the factors.
   PerSampleGrad(const PerSampleGrad&);
+  // Takes over the other one's contents.
   PerSampleGrad(PerSampleGrad&&) noexcept;
+  // Shares the factors.
   PerSampleGrad& operator=(const PerSampleGrad&);
+  // Takes over the other one's contents.
   PerSampleGrad& operator=(PerSampleGrad&&) noexcept;
   ~PerSampleGrad();
 
@@ -53,7 +57,9 @@ class PerSampleGrad {
   static PerSampleGrad captured_prefix(std::shared_ptr<const PerSampleGrad> captured,
                                        std::int64_t samples);
 
+  // The number of samples, n.
   std::int64_t samples() const { return form_.samples(); }
+  // The device of the factors.
   Device device() const { return form_.device(); }
   const Shape& shape() const { return shape_; }  // of the parameter
   // The type of sums and materialized gradients: f32, or f64 where the factors are.
@@ -105,6 +111,7 @@ class PerSampleGrad {
 
   // The remaining members are for the sources of this folder, like all of sotto::detail.
   PerSampleGrad(detail::Form form, const Shape& shape, NormEstimate inherited = {});
+  // The form with its factors.
   const detail::Form& form_data() const { return form_; }
   // Error bounds of the factors that this was materialized from, so that the bounds do not depend
   // on whether the batch chose to materialize, and squared norms already computed along the way.

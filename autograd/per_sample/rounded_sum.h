@@ -17,8 +17,8 @@ class PerSampleGrad;
 
 // A parameter's sum, f64: a multiple of `spacing` (a power of two) in every element.
 struct RoundedSum {
-  Tensor total;
-  double spacing = 1;
+  Tensor total;        // f64
+  double spacing = 1;  // a power of two
 };
 
 // Divides the samples into blocks, each of which is one term: ends(max) returns the ends of

@@ -37,6 +37,7 @@ class AllocationObserver {
   virtual bool allows(std::size_t /*bytes*/) { return true; }
   // Called for every allocation, and when the observer is added, for every block in use.
   virtual void allocated(const Block& block) = 0;
+  // Called for every block that is returned.
   virtual void released(const Block& block) = 0;
   // The owner of a block, in use or already released, became known or changed.
   virtual void relabelled(std::uint64_t /*serial*/, const MemoryLabel& /*label*/) {}
@@ -48,6 +49,7 @@ class AllocationObserver {
 // its owners.
 class Allocator {
  public:
+  // `source` supplies blocks and must outlive the allocator.
   explicit Allocator(RawMemory& source);
   ~Allocator();
   Allocator(const Allocator&) = delete;
@@ -57,11 +59,13 @@ class Allocator {
   // blocks are given back first; if that is not enough, it throws OutOfMemory, with only the cache
   // changed.
   void* allocate(std::size_t bytes, const MemoryLabel& label = memory_label());
+  // Returns a block that allocate() gave; nullptr is ignored.
   void release(void* address) noexcept;
   // Throws as allocate(bytes) would, but takes nothing. Call it before work that is exempt from the
   // limit (LimitExemption) begins.
   void check_room(std::size_t bytes);
 
+  // Usage of the device, and of the cache.
   MemoryStatistics statistics() const;
   // Usage summed by kind, op, module or phase: the largest `current` first, then by name. A group's
   // peak is that of its own bytes.
@@ -72,6 +76,7 @@ class Allocator {
   void reset_peak();
   // Limits the bytes held at once, in use or cached; 0 means no limit.
   void set_limit(std::size_t bytes);
+  // The limit in bytes; 0: none.
   std::size_t limit() const;
   // Returns every cached block to the system, except those of pools.
   void release_cached();
@@ -87,7 +92,9 @@ class Allocator {
   // Leaves the waiting blocks of this thread without an op.
   void forget_waiting();
 
+  // Adds an observer; it must live until it is removed.
   void add_watch(AllocationObserver& watch);
+  // Removes an observer.
   void remove_watch(AllocationObserver& watch);
 
   // The bytes taken for a request of `bytes`.

@@ -20,6 +20,7 @@ enum class MemoryKind : std::uint8_t {
   data,             // inputs of a tape
   other,
 };
+// The number of kinds.
 inline constexpr int memory_kinds = 9;
 
 // The kind in words: "optimizer state".
@@ -31,12 +32,13 @@ inline constexpr char no_text[] = "";
 // The owner of a block. Texts are not owned and are compared by address: use literals or
 // interned().
 struct MemoryLabel {
-  MemoryKind kind = MemoryKind::other;
-  bool backward = false;  // allocated by the backward of `op`
-  const char* op = no_text;
-  const char* module = no_text;  // its path in the model: "block1.conv2"
-  const char* phase = no_text;
+  MemoryKind kind = MemoryKind::other;  // the purpose
+  bool backward = false;                // allocated by the backward of `op`
+  const char* op = no_text;             // the operation's name
+  const char* module = no_text;         // its path in the model: "block1.conv2"
+  const char* phase = no_text;          // of the step: "forward"
 
+  // Compares texts by address.
   bool operator==(const MemoryLabel&) const = default;
   // The op in words: "conv2d (backward)".
   std::string op_name() const;
@@ -55,6 +57,7 @@ const void* memory_owner();
 // `const LabelScope scope = LabelScope::phase("evaluation");`
 class LabelScope {
  public:
+  // Sets this label.
   explicit LabelScope(const MemoryLabel& label, const void* owner = memory_owner());
   LabelScope(const LabelScope&) = delete;
   LabelScope& operator=(const LabelScope&) = delete;
@@ -62,7 +65,9 @@ class LabelScope {
 
   // The current label with one field replaced.
   static LabelScope kind(MemoryKind kind);
+  // Replaces the phase.
   static LabelScope phase(const char* phase);
+  // Replaces the module's path.
   static LabelScope module(const char* path);
 
  private:

@@ -21,7 +21,9 @@ struct MemoryUsage {
   std::int64_t allocations = 0;  // blocks handed out so far
   std::int64_t releases = 0;     // blocks returned so far
 
+  // Counts a block that is handed out.
   void add(std::size_t bytes);
+  // Counts a block that is returned.
   void remove(std::size_t bytes);
 };
 
@@ -40,19 +42,22 @@ struct MemoryStatistics : MemoryUsage {
 
 // The field of a label by which usage is grouped.
 enum class MemoryAxis { kind, op, module, phase };
+// The number of axes.
 inline constexpr int memory_axes = 4;
 
 // That field in words, such as "conv2d (backward)"; empty if it is not known.
 std::string part_of(const MemoryLabel& label, MemoryAxis axis);
 
+// Usage by one field of the label.
 struct NamedUsage {
-  std::string name;
-  MemoryUsage usage;
+  std::string name;   // the field in words
+  MemoryUsage usage;  // of its blocks
 };
 
+// Usage by whole label.
 struct LabelledUsage {
-  MemoryLabel label;
-  MemoryUsage usage;
+  MemoryLabel label;  // of the blocks
+  MemoryUsage usage;  // of its blocks
 };
 
 // Thrown when the limit or the machine's memory is exhausted. The text lists the largest owners and

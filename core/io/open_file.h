@@ -10,15 +10,20 @@ namespace sotto {
 class Descriptor {
  public:
   Descriptor() = default;
+  // Takes over an open descriptor.
   explicit Descriptor(int number) : number_(number) {}
   ~Descriptor() { close(); }
+  // Leaves the other one without a file.
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  // Exchanges the two.
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
     return *this;
   }
 
+  // The descriptor; -1: none.
   int number() const { return number_; }
+  // True if it owns one.
   bool is_open() const { return number_ >= 0; }
   // Closes the file. Returns true, with errno unchanged, unless the system reports an error.
   bool close();

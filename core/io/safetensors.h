@@ -17,8 +17,9 @@
 
 namespace sotto {
 
+// The contents of a safetensors file.
 struct TensorFile {
-  std::map<std::string, Tensor> tensors = {};
+  std::map<std::string, Tensor> tensors = {};        // by name
   std::map<std::string, std::string> metadata = {};  // without the checksum
   // True for a loaded file with a checksum (load_safetensors() throws if the checksum is wrong).
   bool verified = false;

@@ -8,14 +8,16 @@
 
 namespace sotto {
 
+// A character and its length.
 struct Utf8Character {
-  char32_t code = 0;
+  char32_t code = 0;      // its number in Unicode
   std::size_t bytes = 0;  // 0: those at this place are no character of UTF-8
 };
 
 // The character at an offset below the text's size. Refuses what RFC 3629 does: longer forms than
 // needed, surrogates, and codes above U+10FFFF.
 Utf8Character utf8_character(std::string_view text, std::size_t at);
+// The character in UTF-8.
 std::string utf8_bytes(char32_t code);
 
 // The number of bytes of the UTF-8 character (RFC 3629) at the beginning of a text of at least one

@@ -15,12 +15,14 @@ namespace sotto {
 // Selects one sequence. Give each purpose its own stream: the functions below read the same words,
 // so uniform(key, i) and normal(key, i) are not independent.
 struct PhiloxKey {
-  std::uint64_t seed = 0;
-  std::uint64_t stream = 0;
+  std::uint64_t seed = 0;    // public
+  std::uint64_t stream = 0;  // of the purpose
 
+  // Compares both numbers.
   bool operator==(const PhiloxKey&) const = default;
 };
 
+// Four words of output.
 struct PhiloxBlock {
   std::uint32_t word[4];
 };
@@ -95,8 +97,10 @@ HD inline double normal(PhiloxKey key, std::uint64_t index) {
 //   const double u = random.uniform();
 class PublicRandom {
  public:
+  // Begins at word 0 of the sequence.
   explicit PublicRandom(std::uint64_t seed, std::uint64_t stream = 0) : key_{seed, stream} {}
 
+  // The next word.
   std::uint64_t word() { return philox_word(key_, counter_++); }
   // Uniform in [0, 1), with 53 bits.
   double uniform() { return unit_interval(word()); }
@@ -107,9 +111,11 @@ class PublicRandom {
   // Permutes the values uniformly at random (Fisher and Yates).
   void shuffle(std::span<std::int64_t> values);
 
+  // The sequence.
   PhiloxKey key() const { return key_; }
   // The number of words used so far; after set_counter(n), the next word is number n.
   std::uint64_t counter() const { return counter_; }
+  // Goes on from word number `counter`.
   void set_counter(std::uint64_t counter) { counter_ = counter; }
 
  private:

@@ -21,7 +21,9 @@ class SecretRandom {
   static SecretRandom insecure_seeded(std::uint64_t seed);
   // Erases the key. A generator that was moved from has none and throws when used.
   ~SecretRandom();
+  // Takes over the key.
   SecretRandom(SecretRandom&& other) noexcept;
+  // Takes over the key, and erases its own.
   SecretRandom& operator=(SecretRandom&& other) noexcept;
 
   // True if the key is from the operating system, false if from a seed.
@@ -41,7 +43,9 @@ class SecretRandom {
   // Fills `out` from fresh blocks, in parallel; the rest of the last block is discarded. The bytes
   // do not depend on the number of threads.
   void fill(std::span<std::uint8_t> out);
+  // The same in words of 32 bits.
   void fill(std::span<std::uint32_t> out);
+  // The same in words of 64 bits.
   void fill(std::span<std::uint64_t> out);
 
   // Reserves the next `blocks` blocks of the keystream for the caller, as for a device that expands

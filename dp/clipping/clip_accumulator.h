@@ -56,7 +56,7 @@ class ClipAccumulator {
   const Gradients& complete_sums();
   // Returns complete_sums() and gives them up.
   Gradients take_sums();
-  // Of the batch so far. NOT private.
+  // Statistics of the batch so far. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
   const std::vector<double>& unclipped() const { return unclipped_; }  // as in ClippedSum
   double finite() const { return finite_; }                            // as in ClippedSum

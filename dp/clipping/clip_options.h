@@ -9,7 +9,7 @@
 
 namespace sotto::inline dp {
 
-// How a Clipper clips and sums.
+// Options of a Clipper: rule, norm method, budget and the size of sums.
 struct ClipOptions {
   ClipRule rule = {};                              // from norm to factor
   NormMethod norm_method = NormMethod::automatic;  // ghost, materialize, or the cheaper

@@ -13,6 +13,7 @@
 
 namespace sotto::inline dp {
 
+// The drawn units of a batch, divided into blocks by their numbers alone.
 class SumBlocks {
  public:
   // The largest block.

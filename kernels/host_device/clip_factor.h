@@ -12,6 +12,7 @@ namespace sotto {
 // A clipping rule: the factor for a gradient of norm n and a clip bound C. For every rule, factor *
 // n <= C.
 struct ClipRule {
+  // The function of the norm.
   enum class Kind {
     minimum,    // min(1, C / n)                                (Abadi et al. 2016)
     opacus,     // min(1, C / (n + 1e-6))                       (as Opacus clips, for comparison)
@@ -19,8 +20,8 @@ struct ClipRule {
     normalize,  // C / n; 0 for n = 0
     psac,       // C / (n + gamma / (n + gamma))                (Xia et al. 2023, PSAC)
   };
-  Kind kind = Kind::minimum;
-  double gamma = 0.01;  // of auto_s and psac
+  Kind kind = Kind::minimum;  // of the rule
+  double gamma = 0.01;        // of auto_s and psac
   // Smaller factors become 0, because their products must stay within the range of f32.
   static constexpr double smallest = 0x1p-100;
 

@@ -11,12 +11,12 @@ namespace sotto {
 // There are always three spatial axes (d, h, w); an absent one has kernel size 1. `before` and
 // `after` are the zero padding on each side.
 struct Window {
-  std::int64_t kernel[3] = {1, 1, 1};
-  std::int64_t stride[3] = {1, 1, 1};
-  std::int64_t before[3] = {0, 0, 0};
-  std::int64_t after[3] = {0, 0, 0};
-  std::int64_t dilation[3] = {1, 1, 1};
-  std::int64_t groups = 1;  // convolution only
+  std::int64_t kernel[3] = {1, 1, 1};    // sizes
+  std::int64_t stride[3] = {1, 1, 1};    // between windows
+  std::int64_t before[3] = {0, 0, 0};    // padding in front
+  std::int64_t after[3] = {0, 0, 0};     // padding behind
+  std::int64_t dilation[3] = {1, 1, 1};  // between a window's elements
+  std::int64_t groups = 1;               // convolution only
 
   // floor((in + before + after - dilation (kernel - 1) - 1) / stride) + 1, per axis
   HD std::int64_t output_size(int axis, std::int64_t in) const {
@@ -24,6 +24,7 @@ struct Window {
     const std::int64_t room = in + before[axis] + after[axis] - span;
     return room < 0 ? 0 : room / stride[axis] + 1;
   }
+  // The number of elements of a window, in one channel.
   HD std::int64_t positions() const { return kernel[0] * kernel[1] * kernel[2]; }
   // The largest number of windows that contain one pixel.
   HD std::int64_t overlap() const {
@@ -41,11 +42,13 @@ struct Window {
     }
     return square;
   }
+  // Compares every number.
   bool operator==(const Window&) const = default;
 };
 
 // The sizes of a convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
 struct Geometry {
+  // Reads the sizes of both.
   Geometry(const View& x, const View& y, const Window& window)
       : window(window), samples(x.size[0]), channels(x.size[1]), outputs(y.size[1]) {
     for (int axis = 0; axis < 3; ++axis) {
@@ -54,16 +57,20 @@ struct Geometry {
     }
   }
 
-  Window window;
-  std::int64_t samples;
-  std::int64_t channels;
-  std::int64_t outputs;
-  std::int64_t in[3];
-  std::int64_t out[3];
+  Window window;          // of the convolution
+  std::int64_t samples;   // n
+  std::int64_t channels;  // c
+  std::int64_t outputs;   // o, or c of a pooling
+  std::int64_t in[3];     // d h w of x
+  std::int64_t out[3];    // d h w of y
 
+  // Elements of x, in one channel of a sample.
   HD std::int64_t pixels() const { return in[0] * in[1] * in[2]; }
+  // Elements of y, in one channel of a sample.
   HD std::int64_t positions() const { return out[0] * out[1] * out[2]; }
+  // Channels of x in a group.
   HD std::int64_t group_channels() const { return channels / window.groups; }
+  // Channels of y in a group.
   HD std::int64_t group_outputs() const { return outputs / window.groups; }
   // The number of inputs under a window, in one group.
   HD std::int64_t taps() const { return window.positions() * group_channels(); }

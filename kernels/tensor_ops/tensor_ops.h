@@ -13,9 +13,10 @@ struct Window;
 
 // Creation.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);
+// A tensor of zeros.
 Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
 Tensor empty_like(const Tensor& x);  // equal shape, dtype, device and memory order
-Tensor zeros_like(const Tensor& x);
+Tensor zeros_like(const Tensor& x);  // as empty_like, of zeros
 
 // Movement.
 Tensor contiguous(const Tensor& x);                   // x itself if it is row-major
@@ -24,7 +25,7 @@ Tensor to_dtype(const Tensor& x, Dtype dtype);        // x itself if it has that
 Dtype arithmetic_type(Dtype dtype);                   // f32 for f16 and bf16, else itself
 Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
 void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
-Tensor concat(const std::vector<Tensor>& parts, int axis);
+Tensor concat(const std::vector<Tensor>& parts, int axis);  // along an axis; a new tensor
 // The counters of dropout for a slice: its row, and the counter of its first element
 // (dropout_counter.h).
 struct RowDraws {
@@ -44,32 +45,38 @@ void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor
 // are new tensors, or `into` where that is given: of the result's shape and type, an operand itself
 // for instance. What the functor does not read may be any tensor that broadcasts to dy's shape.
 Tensor unary(int op, const Tensor& x, Constants constants = {}, const Tensor& into = {});
+// The gradient of unary(): dy times the derivative at x, where y = unary(op, x).
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
                   const Tensor& into = {});
+// The same for two operands, which broadcast.
 Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into = {});
+// The gradient for operand `which`, 0 or 1, before it is summed to that operand's shape.
 Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
                    const Tensor& into = {});
+// a where the condition is not 0, else b; broadcasting.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor sub(const Tensor& a, const Tensor& b);
-Tensor mul(const Tensor& a, const Tensor& b);
-Tensor scale(const Tensor& x, double factor);
+Tensor add(const Tensor& a, const Tensor& b);  // a + b, broadcasting
+Tensor sub(const Tensor& a, const Tensor& b);  // a - b
+Tensor mul(const Tensor& a, const Tensor& b);  // a b
+Tensor scale(const Tensor& x, double factor);  // factor x
 // y = alpha x + beta y, in place; beta 0 does not read y.
 void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 
 // Reductions over `axes` (all if empty); with `keepdim` reduced axes stay with size 1, else they
 // are dropped.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
+// The sum over `axes`.
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // Like sum(), with an f32 result for values in f16 or bf16.
 Tensor sum_f32(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // One id per element along `axis` (Backend::take_along, put_along_add). put_along returns a tensor
 // of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
+// A tensor of zeros in which x is put.
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);
 // Sums x over the axes that broadcasting from `shape` to x's shape added or expanded.
 Tensor sum_to(const Tensor& x, const Shape& shape);
-Tensor sum_to_f32(const Tensor& x, const Shape& shape);
+Tensor sum_to_f32(const Tensor& x, const Shape& shape);  // as sum_to, in f32 for 16 bits
 // The first of the largest elements along an axis, which is dropped; i64.
 Tensor argmax(const Tensor& x, int axis = -1);
 
@@ -86,6 +93,7 @@ void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y);
 Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias);
 // Convolution of [n, c, d, h, w]; the result is channels-last. `bias` may be undefined.
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
+// The gradient of a convolution's input, of x_shape.
 Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
 // The gradient of a convolution's weight; f32 if dy is f16 or bf16.
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
@@ -96,6 +104,7 @@ Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape, Tensor* norms = nullptr);
 // Squared norms [n, 3] in f64, as defined by Backend::conv_weight_norms.
 Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window);
+// The patches of x under the window, [n, positions, c kd kh kw].
 Tensor unfold(const Tensor& x, const Window& window);
 
 // x [n, c, d, h, w] stored in the order n d h w c; x itself if it already is.

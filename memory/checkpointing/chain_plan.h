@@ -24,19 +24,20 @@ struct ChainBlock {
   std::size_t gradients = 0;  // of its parameters' gradients, which stay
   double work = 0;            // of running it once, in any unit
 };
+// The blocks in the order in which forward runs them.
 using Chain = std::vector<ChainBlock>;
 
 // Blocks begin .. end - 1: either one block that is kept, without parts; or a segment that is
 // recomputed and is itself divided into `parts`.
 struct ChainPart {
-  int begin = 0, end = 0;
-  bool again = false;
-  std::vector<ChainPart> parts = {};
+  int begin = 0, end = 0;             // indices of blocks
+  bool again = false;                 // true for a segment
+  std::vector<ChainPart> parts = {};  // in order
 };
 
 // A plan: its parts cover the chain in order.
 struct ChainPlan {
-  std::vector<ChainPart> parts;
+  std::vector<ChainPart> parts;  // in order
   std::size_t peak = 0;  // bytes in use at once, beyond those before the chain and its input
   double work = 0;       // of all recomputation
 };

@@ -32,16 +32,16 @@ void apply(const Policy& policy, nn::Module& model);
 
 // The way in which training runs a list's blocks.
 struct CheckpointRun {
-  bool private_data = false;  // per-sample norms are computed
-  BackwardPasses backwards = BackwardPasses::one;
+  bool private_data = false;                       // per-sample norms are computed
+  BackwardPasses backwards = BackwardPasses::one;  // passes over the recorded graph
 };
 
 // Chosen checkpoints: the segments of one Sequential.
 struct CheckpointChoice {
-  nn::Sequential* list = nullptr;
-  std::vector<nn::Sequential::Segment> segments;
-  double recomputation = 0;  // in forward passes of the list
-  std::string text() const;  // "recomputes modules 0 .. 4, 6 .. 9 of 12"
+  nn::Sequential* list = nullptr;                 // not owned
+  std::vector<nn::Sequential::Segment> segments;  // as set_segments() takes them
+  double recomputation = 0;                       // in forward passes of the list
+  std::string text() const;                       // "recomputes modules 0 .. 4, 6 .. 9 of 12"
 };
 
 // Chooses activation checkpoints for the Sequential that stores most: the plan with the least

@@ -42,11 +42,12 @@ struct MemoryRequirement {
 
 // The chosen strategy, and the others that were tried.
 struct Plan {
+  // A strategy that was tried.
   struct Considered {
-    std::string name;
-    double recomputation;
-    BatchSizeSearch fit;
-    std::string text;  // of StrategyCost
+    std::string name;      // of the strategy
+    double recomputation;  // in forward passes
+    BatchSizeSearch fit;   // rows that fit
+    std::string text;      // of StrategyCost
   };
   std::vector<Considered> considered;  // in the order in which they were tried
   std::size_t chosen = 0;              // index of the chosen one
@@ -57,6 +58,7 @@ struct Plan {
   // The choice and the reasons against the other strategies, predicted and measured: a few lines,
   // or a JSON object.
   std::string text() const;
+  // The same as a JSON object.
   std::string json() const;
 };
 
@@ -70,6 +72,7 @@ template <class P>
 Device device_of(const std::vector<P*>& parameters) {
   return parameters.empty() ? cpu : parameters.front()->value.device();
 }
+// The device of the optimizer's parameters.
 inline Device device_of(const nn::Optimizer& optimizer) {
   return device_of(optimizer.parameters());
 }

@@ -11,6 +11,7 @@
 
 namespace sotto::memory {
 
+// Settings by which a step is computed: pieces, type, and a limit of bytes.
 struct Policy {
   // The maximum number of rows computed at once. Unset: as many as keep the limit, found by dry
   // runs at the first step; without a limit or accumulation, usual_physical_batch.
@@ -34,6 +35,7 @@ struct Policy {
   std::vector<std::string> problems() const;
 };
 
+// Rows at once where nothing else says how many.
 inline constexpr std::int64_t usual_physical_batch = 512;
 
 // Parses a number of bytes such as "2GiB", "1.5 MB" or "4096": the units are powers of 1000 (kB,
@@ -59,6 +61,7 @@ std::size_t limit_within(std::size_t bytes, Device device = cpu);
 // One step at a time may use it.
 class LimitScope {
  public:
+  // 0 bytes: no limit.
   explicit LimitScope(std::size_t bytes, Device device = cpu);
   LimitScope(const LimitScope&) = delete;
   LimitScope& operator=(const LimitScope&) = delete;

@@ -13,18 +13,22 @@ namespace sotto::memory {
 
 class PeakMemoryTracker;
 
+// Time and memory of all entries of one phase.
 struct PhaseTotal {
-  std::string name;
-  double seconds = 0;
+  std::string name;                       // as in enter()
+  double seconds = 0;                     // of all entries
   std::vector<std::size_t> peak_bytes{};  // of each of the profiler's devices
-  std::int64_t entries = 0;
+  std::int64_t entries = 0;               // number of entries
 };
 
 // Divides time into phases that follow one another: enter() each, and read totals().
 class PhaseProfiler {
  public:
+  // Devices whose peaks are taken.
   explicit PhaseProfiler(std::vector<Device> devices = {cpu});
+  // Takes over the other one's contents.
   PhaseProfiler(PhaseProfiler&&) noexcept;
+  // Takes over the other one's contents.
   PhaseProfiler& operator=(PhaseProfiler&&) noexcept;
   ~PhaseProfiler();
 
@@ -33,6 +37,7 @@ class PhaseProfiler {
   void enter(const char* phase);
   // Ends the running phase.
   void stop();
+  // The devices, as given.
   const std::vector<Device>& devices() const { return devices_; }
   // The totals, in the order in which phases were first entered.
   const std::vector<PhaseTotal>& totals() const { return totals_; }

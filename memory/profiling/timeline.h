@@ -14,8 +14,9 @@
 
 namespace sotto::memory {
 
+// Options of a Timeline.
 struct TimelineOptions {
-  Device device = cpu;
+  Device device = cpu;  // watched
   // The number of released blocks that are kept, about 100 bytes each; beyond it the oldest are
   // dropped, and the record begins later.
   std::size_t capacity = std::size_t{1} << 16;
@@ -37,36 +38,42 @@ class Timeline final : public AllocationObserver {
 
   // The bytes of one owner at each moment of a curve. Its label has no phase.
   struct Band {
-    MemoryLabel label;
-    std::vector<std::size_t> bytes;
+    MemoryLabel label;               // of the owner
+    std::vector<std::size_t> bytes;  // one for each moment
+    // The most at any moment.
     std::size_t max() const;
   };
+  // Bytes in use over time.
   struct Curve {
     std::vector<double> seconds;  // since the record begins, increasing
     std::vector<Band> bands;      // by kind; within a kind in the order of first use
+    // The sums of all bands, one for each moment.
     std::vector<std::size_t> totals() const;
   };
   // The curve at about `points` moments: in each of as many equal spans of time, the moment with
   // most bytes in use. The largest total is the peak.
   Curve curve(std::size_t points = 1000) const;
 
+  // Bytes of one name.
   struct Share {
-    std::string name;
-    std::size_t bytes;
+    std::string name;   // as in the label
+    std::size_t bytes;  // at the peak
   };
   // The bytes in use at the peak, by one axis of the label, largest first, without zeros.
   std::vector<Share> peak_by(MemoryAxis axis) const;
   // The bytes in use at the peak, by whole label.
   std::vector<std::pair<MemoryLabel, std::size_t>> peak_labels() const;
+  // The most bytes in use at once.
   std::size_t peak() const;
   // The bytes in use when the record begins.
   std::size_t first() const;
 
+  // The allocations under one phase of the label.
   struct Phase {
-    std::string name;
+    std::string name;       // as in the label
     std::size_t peak;       // peak of bytes in use on the device at the phase's allocations
     std::size_t allocated;  // sum of the bytes it allocated
-    std::int64_t blocks;
+    std::int64_t blocks;    // number of allocations
   };
   // The phases, in the order of their first allocation.
   std::vector<Phase> phases() const;
@@ -74,6 +81,7 @@ class Timeline final : public AllocationObserver {
   bool forgot() const;
 
   void allocated(const Block& block) override;
+  // AllocationObserver's.
   void released(const Block& block) override;
   void relabelled(std::uint64_t serial, const MemoryLabel& label) override;
 

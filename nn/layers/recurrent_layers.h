@@ -73,7 +73,7 @@ class RecurrentLayers : public Module {
 // A recurrent network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh).
 class RNN final : public RecurrentLayers {
  public:
-  // Of the state.
+  // The nonlinearity of the state.
   enum class Nonlinearity { tanh, relu };
   // Features of the input and of the state.
   RNN(std::int64_t input, std::int64_t hidden, const RecurrentOptions& options = {},

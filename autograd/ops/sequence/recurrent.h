@@ -23,11 +23,11 @@ int gate_count(Cell cell);
 // [g], and for an LSTM with projection (Sak et al. 2014) hr [out, hidden]; without one, out is
 // `hidden`.
 struct RecurrentWeights {
-  Var ih = {};  // [gates * hidden, in]
-  Var hh = {};  // [gates * hidden, out]
-  std::optional<Var> bias_ih = {};
-  std::optional<Var> bias_hh = {};
-  std::optional<Var> hr = {};
+  Var ih = {};                      // [gates * hidden, in]
+  Var hh = {};                      // [gates * hidden, out]
+  std::optional<Var> bias_ih = {};  // [gates * hidden]
+  std::optional<Var> bias_hh = {};  // [gates * hidden]
+  std::optional<Var> hr = {};       // [out, hidden]
 };
 
 // Which steps of a sequence are taken, and from which end.
