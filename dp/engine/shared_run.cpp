@@ -58,7 +58,7 @@ SampledBatch SharedRun::draw(Sampler& sampler, const std::function<StepOrder()>&
     values.add(decided.loss_scale);
     values.add_all(decided.bounds);
     values.add(before.index_in_epoch);
-    values.add(before.pass);
+    values.add(before.epoch_began);
     values.add(before.number);
     values.add_all(drawn->units());
     return std::move(values).take();
@@ -69,8 +69,8 @@ SampledBatch SharedRun::draw(Sampler& sampler, const std::function<StepOrder()>&
   order.bounds = told.take_all<std::vector<double>>();
   if (drawn) return std::move(*drawn);
   const auto index_in_epoch = told.take<std::int64_t>();
-  const auto pass = told.take<std::uint64_t>(), number = told.take<std::uint64_t>();
-  dynamic_cast<ToldSampler&>(sampler).tell(index_in_epoch, pass, number,
+  const auto epoch_began = told.take<std::uint64_t>(), number = told.take<std::uint64_t>();
+  dynamic_cast<ToldSampler&>(sampler).tell(index_in_epoch, epoch_began, number,
                                            told.take_all<std::vector<std::int64_t>>());
   return sampler.draw();
 }

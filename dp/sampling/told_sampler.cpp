@@ -2,12 +2,12 @@
 
 namespace sotto::inline dp {
 
-void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uint64_t number,
+void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
                        std::vector<std::int64_t> units) {
   SamplerState state = this->state();
   state.index_in_epoch = index_in_epoch;
   state.event.paid = index_in_epoch % state.event.batches > 0;
-  state.pass = pass;
+  state.epoch_began = epoch_began;
   state.number = number;
   load_state(state);
   told_ = std::move(units);

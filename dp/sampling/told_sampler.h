@@ -16,7 +16,7 @@ class ToldSampler final : public Sampler {
       : Sampler(like->population(), like->event()), like_(std::move(like)) {}
 
   // Sets the units of the next draw, and the position at which rank 0 drew them.
-  void tell(std::int64_t index_in_epoch, std::uint64_t pass, std::uint64_t number,
+  void tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
             std::vector<std::int64_t> units);
   double expected_batch_size() const override { return like_->expected_batch_size(); }
   std::int64_t min_separation() const override { return like_->min_separation(); }
