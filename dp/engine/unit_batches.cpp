@@ -166,14 +166,14 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
 // Returns the rank's blocks, [first, end), of a batch whose blocks have these numbers of rows. Each
 // rank gets as many, in the order of ranks. Units of several rows are computed in physical batches
 // that do not depend on the ranks, since a unit's gradient is rounded as the largest unit of its
-// physical batch requires.
+// physical batch requires; nor on the memory that a rank has had to save.
 std::pair<std::size_t, std::size_t> UnitBatches::blocks_of(
     RankOf rank, std::span<const std::int64_t> rows) const {
   const auto cut = [&](std::size_t pieces, int k) {
     return pieces * static_cast<std::size_t>(k) / static_cast<std::size_t>(rank.ranks);
   };
   if (!options_.rows_of_unit) return {cut(rows.size(), rank.rank), cut(rows.size(), rank.rank + 1)};
-  std::vector<std::int64_t> ends = physical_batches_->ends(rows);
+  std::vector<std::int64_t> ends = memory::PhysicalBatches(block_limits_.rows, 1).ends(rows);
   ends.insert(ends.begin(), 0);
   const auto first = [&](int k) { return static_cast<std::size_t>(ends[cut(ends.size() - 1, k)]); };
   return {first(rank.rank), first(rank.rank + 1)};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <new>
 
 #include <sys/random.h>
 
@@ -43,6 +44,8 @@ std::vector<std::int64_t> rows_of_user(std::int64_t user) {
 }
 
 using OptionsFor = std::function<EngineOptions(RankTraining&)>;
+// Called in each loss, with the rank and the number of rows.
+using InLoss = std::function<void(int rank, std::size_t rows)>;
 
 // The options of a sampling with small physical batches, so that a batch has several blocks.
 EngineOptions small_batches(Sampling sampling = Sampling::poisson) {
@@ -52,12 +55,9 @@ EngineOptions small_batches(Sampling sampling = Sampling::poisson) {
   return options;
 }
 
-void make_steps(RankTraining& training, Engine& engine) {
-  while (engine.can_step()) engine.step(loss_of(training.data, training.model));
-}
-
 // The outcome on `ranks` ranks; 0: by an engine without ranks.
-Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = {}) {
+Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = {},
+                const InLoss& in_loss = {}) {
   const Place place;
   Outcome outcome;
   const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
@@ -67,7 +67,12 @@ Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = 
     Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, create) : create();
     const std::int64_t units = options.rows_of_unit ? users : population;
     Engine engine(training.model, *training.optimizer, units, ledger, options);
-    make_steps(training, engine);
+    const Engine::Loss loss = loss_of(training.data, training.model);
+    while (engine.can_step())
+      engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+        if (in_loss) in_loss(own->rank(), rows.size());
+        return loss(tape, rows);
+      });
     if (own->rank() != 0) return;
     ledger.settle();
     outcome.epsilon = engine.epsilon();
@@ -183,6 +188,23 @@ TEST_CASE("more ranks than units, empty batches and more ranks than elements are
         return options;
       },
       {}, {5, 12});
+}
+
+TEST_CASE("a rank without memory halves its physical batches, and changes no bit") {
+  const auto starved = [](int rank, std::size_t rows) {
+    if (rank == 1 && rows > 4) throw std::bad_alloc();
+  };
+  const auto one_row = [](RankTraining&) { return small_batches(); };
+  const bool same = outcome(3, one_row, {}, starved).weights == outcome(0, one_row).weights;
+  CHECK(same);
+  // Units of several rows are rounded as their physical batch requires: here the run goes on.
+  const auto of_users = [](RankTraining&) {
+    EngineOptions options = small_batches();
+    options.logical_batch = 30;
+    options.rows_of_unit = rows_of_user;
+    return options;
+  };
+  CHECK(outcome(3, of_users, {}, starved).ledger == outcome(3, of_users).ledger);
 }
 
 // Makes steps on `ranks` ranks (0: without) from the checkpoint `file`, if there is one, and saves
