@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "dp/clipping/clipped_sum_content.h"
 #include "dp/clipping/gpu_group_clipper.h"
 #include "dp/clipping/host_group_clipper.h"
 #include "dp/clipping/one_pass_sink.h"
+#include "dp/clipping/rank_batches.h"
 #include "dp/clipping/replay_sink.h"
 #include "dp/clipping/unit_sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -324,56 +324,15 @@ ClippedSum Clipper::finish(SampledBatch draw) {
   return finish(std::move(draw), units, nullptr);
 }
 
-namespace {
-
-// One rank's part of a batch, as it tells the others: the number of units, and what must be equal
-// on all ranks.
-std::vector<double> part_of_batch(const Clipper& clipper) {
-  std::vector<double> part{static_cast<double>(clipper.statistics().units), clipper.sensitivity(),
-                           clipper.loss_scale()};
-  const std::vector<double> bounds = clipper.bounds();
-  part.insert(part.end(), bounds.begin(), bounds.end());
-  return part;
-}
-
-std::vector<std::vector<double>> told_by_all(Ranks& ranks, const std::vector<double>& own) {
-  std::vector<std::vector<double>> all(static_cast<std::size_t>(ranks.size()),
-                                       std::vector<double>(own.size()));
-  std::vector<Ranks::Room> room;
-  for (std::vector<double>& from : all) room.push_back(std::as_writable_bytes(std::span(from)));
-  ranks.gather("parts of the batch", std::as_bytes(std::span(own)), std::move(room)).wait();
-  return all;
-}
-
-// Adds up the ranks' counts, which are multiples of 1/2, on rank 0; the others get zeros.
-std::vector<double> counts_on_rank_0(Ranks& ranks, const std::vector<double>& own) {
-  std::vector<double> total(own.size());
-  for (const auto& bytes : ranks.collect("clip counts", std::as_bytes(std::span(own)))) {
-    std::vector<double> counts(own.size());
-    check(bytes.size() == own.size() * sizeof(double), "Clipper: ranks count different things");
-    std::memcpy(counts.data(), bytes.data(), bytes.size());
-    for (std::size_t k = 0; k < total.size(); ++k) total[k] += counts[k];
-  }
-  return total;
-}
-
-}  // namespace
-
 ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards) {
   start_batch();
   check(blocks_.has_value(), "Clipper: a part of a batch without begin()");
-  const std::vector<std::vector<double>> parts = told_by_all(shards->ranks(), part_of_batch(*this));
-  std::size_t drawn = 0, first = 0;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    check(std::equal(parts[rank].begin() + 1, parts[rank].end(), parts[0].begin() + 1),
-          "Clipper: rank {} clips with other bounds or another loss scale than rank 0", rank);
-    if (rank == static_cast<std::size_t>(shards->ranks().rank())) first = drawn;
-    drawn += static_cast<std::size_t>(parts[rank][0]);
-  }
-  check(drawn == draw.units().size(), "Clipper: {} units were drawn, and {} clipped by all ranks",
-        draw.units().size(), drawn);
-  const auto own = static_cast<std::size_t>(statistics().units);
-  const std::span<const std::int64_t> units = draw.units().subspan(first, own);
+  const OwnUnits own = own_units(*this, shards->ranks());
+  check(own.of_all_ranks == draw.units().size(),
+        "Clipper: {} units were drawn, and {} clipped by all ranks", draw.units().size(),
+        own.of_all_ranks);
+  const std::span<const std::int64_t> units =
+      draw.units().subspan(own.first, static_cast<std::size_t>(statistics().units));
   return finish(std::move(draw), units, std::move(shards));
 }
 
