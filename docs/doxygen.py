@@ -51,10 +51,23 @@ class Scopes:
         self.statement += " "
 
 
+def shared(code, text, above):
+    """A declaration of several names, with the text behind each but the last, and but the first if it has one above."""
+    made, depth, names = "", 0, 0
+    for character in code:
+        depth += (character in "<({[") - (character in ">)}]")
+        made += character
+        if character == "," and depth == 0:
+            names += 1
+            made += f" /**<{text} */" if text and not (above and names == 1) else ""
+    return made, names > 0
+
+
 def with_doxygen_comments(text):
     """A header whose comments of declarations are Doxygen's; the lines stay where they are."""
     lines = FORMATTERS.sub(lambda found: "\n" * found[0].count("\n"), text).splitlines()
     made, scopes, behind = [], Scopes(), None  # behind: the column of a comment behind a member
+    above = ""  # the comment right above
     top = True  # in the comment that opens the file
     for i, line in enumerate(lines):
         code, mark, comment = line.partition("//")
@@ -67,14 +80,23 @@ def with_doxygen_comments(text):
                 line = f"{code}///<{escaped(comment)}"
             elif scopes.declares() and not NOT_DOCUMENTED.match(after):
                 line = f"{code}///{escaped(comment)}"
+                above += escaped(comment)
         else:
             if top:
                 line, top = "*/" + ("" if line == "#pragma once" else "\n" + line), False
-            member = mark and scopes.declares() and re.search(r"[;,\w]\s*$", code) and not code.lstrip().startswith("#")
+            whole = code.count("{") == code.count("}")  # a function of one line may end here
+            member = (mark and scopes.declares() and re.search(r"[;,\w]\s*$|\S }\s*$", code) and
+                      (whole or not code.rstrip().endswith("}")) and not code.lstrip().startswith("#"))
             behind = len(code) if member else None
+            declares = scopes.declares() and code.rstrip().endswith(";")
             scopes.read(code)
-            if member:
-                line = f"{code}///<{escaped(comment)}"
+            documents = escaped(comment) if member else above
+            if declares and documents:
+                code, several = shared(code, documents, above)
+                line = code + (f"///<{documents}" if member or several else "")
+            elif member:
+                line = f"{code}///<{documents}"
+            above = ""
         made.append(line)
     return "\n".join(made) + "\n"
 

@@ -29,6 +29,10 @@ class C {
   int a = 0;  // one
               // and the same
   int b = 0;
+  int c = 0, d = 0;  // both
+  // A pair.
+  std::pair<int, int> e, f;
+  int g() const { return 1; }  // one
 };
 
 }  // namespace sotto
@@ -53,6 +57,10 @@ class C {
   int a = 0;  ///< one
               ///< and the same
   int b = 0;
+  int c = 0, /**< both */ d = 0;  ///< both
+  /// A pair.
+  std::pair<int, int> e, f;///< A pair.
+  int g() const { return 1; }  ///< one
 };
 
 }  // namespace sotto
@@ -60,7 +68,7 @@ class C {
 
 
 class Site(unittest.TestCase):
-    def test_comments_of_declarations_become_doxygens_and_others_stay(self):
+    def test_comments_of_declarations_become_doxygens_for_each_name_and_others_stay(self):
         self.assertEqual(COPY, doxygen.with_doxygen_comments(HEADER))
 
     def pages(self, readme):
