@@ -19,6 +19,7 @@
 #include <sotto/nn/data/digits.h>
 #include <sotto/nn/data/idx.h>
 #include <sotto/nn/init.h>
+#include <sotto/nn/optim/optimizer.h>
 #include "samples/cli/program.h"
 #include "samples/models/models.h"
 #include "samples/training/progress.h"
