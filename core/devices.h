@@ -12,7 +12,7 @@ namespace sotto {
 
 // A device of this machine, as devices() lists it.
 struct DeviceInfo {
-  Device device;
+  Device device;            // to pass to Tensor::to() and Module::to()
   std::string name;         // the manufacturer's name
   std::int64_t memory = 0;  // bytes; 0 if unknown
   std::string detail;       // the compute capability of a GPU, such as "9.0"

@@ -53,8 +53,8 @@ class Tensor {
  public:
   // Sizes of the axes, and distances in elements along them.
   struct Layout {
-    Shape shape;
-    Shape strides;
+    Shape shape;    // sizes of the axes
+    Shape strides;  // in elements
   };
 
   // An undefined tensor: defined() is false and every other call is an error. The special members

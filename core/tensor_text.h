@@ -18,6 +18,7 @@ namespace sotto {
 // last three elements, the two axes before them the first and last one, and further axes the first.
 std::string to_string(const Tensor& x);
 
+// Prints to_string(x).
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 }  // namespace sotto

@@ -50,6 +50,7 @@ class CapturedLoss {
   const std::string& reason() const { return reason_; }
   // The number of captures, and of calls computed by replays, the first call included.
   std::int64_t captures() const { return captures_; }
+  // Calls computed by replays, the first one included.
   std::int64_t replays() const { return replays_; }
   // Makes the next call capture once more: call it after a change that only `loss` knows of.
   void forget();

@@ -31,7 +31,7 @@ struct NormEstimate {
 
 // The error bounds and term norms of a NormEstimate on the host, zeros where undefined.
 struct NormErrorBounds {
-  std::vector<double> error_bounds, term_norms;
+  std::vector<double> error_bounds, term_norms;  // one for each sample
 };
 
 // Returns <f[n], g[n]>, [n] f64. Throws std::invalid_argument if numbers of samples, shapes or

@@ -65,8 +65,10 @@ class PerSampleGrad {
   // The type of sums and materialized gradients: f32, or f64 where the factors are.
   Dtype dtype() const { return form_.dtype(); }
   const char* form() const { return form_.name(); }  // "outer", "patches", "onehot" or "dense"
+  // The bytes of the factors, or of the materialized gradients.
   std::size_t bytes() const { return form_.bytes(); }
   std::size_t materialized_bytes() const;  // of materialize()
+  // The expected times of each way to norms and sums (cost_model.h).
   PerSampleTimes times() const { return detail::expected_times(*this); }
   // The full batch that captured_prefix() was given; null for every other gradient, slices of its
   // result included.

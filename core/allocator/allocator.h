@@ -18,6 +18,7 @@ class RawMemory {
  public:
   virtual ~RawMemory() = default;
   virtual void* allocate(std::size_t bytes) = 0;  // nullptr: no memory left
+  // Returns memory that allocate() gave.
   virtual void release(void* address) noexcept = 0;
 };
 
@@ -25,11 +26,12 @@ class RawMemory {
 // lock, by any thread, and must not call the allocator.
 class AllocationObserver {
  public:
+  // A block as an observer sees it.
   struct Block {
     std::uint64_t serial;  // of the allocation: 1, 2, ...
     std::size_t bytes;     // the size class of the request
     std::size_t current;   // in use on the device after this call
-    MemoryLabel label;
+    MemoryLabel label;     // of the owner
   };
 
   virtual ~AllocationObserver() = default;

@@ -16,9 +16,11 @@ namespace sotto {
 // Receives the bytes that write_file_atomically's caller writes; each call is a system call.
 class FileWriter {
  public:
+  // Writes to an open descriptor; the path is for errors.
   FileWriter(int descriptor, const std::string& path) : descriptor_(descriptor), path_(path) {}
   // Throws SystemFailure unless all bytes were written. Waits for a slow reader.
   void write(std::span<const std::byte> bytes);
+  // The bytes of a text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
  private:

@@ -8,6 +8,7 @@
 
 namespace sotto {
 
+// The hash of the bytes.
 std::uint64_t xxh64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 
 }  // namespace sotto

@@ -11,23 +11,28 @@ namespace sotto {
 
 // Keys, nonces and blocks hold the RFC's bytes as little-endian words.
 struct ChaChaKey {
-  std::uint32_t word[8] = {};
+  std::uint32_t word[8] = {};  // 256 bits
 };
 
+// A nonce of 96 bits.
 struct ChaChaNonce {
-  std::uint32_t word[3] = {};
+  std::uint32_t word[3] = {};  // 96 bits
 };
 
+// A block of the keystream.
 struct ChaChaBlock {
-  std::uint32_t word[16] = {};
+  std::uint32_t word[16] = {};  // 64 bytes
 };
 
+// Bytes of a block.
 inline constexpr std::size_t chacha_block_bytes = 64;
 
+// x rotated by 0 < bits < 32.
 HD constexpr std::uint32_t rotate_left(std::uint32_t x, int bits) {
   return x << bits | x >> (32 - bits);
 }
 
+// The quarter round (RFC 8439, section 2.1).
 HD constexpr void chacha_quarter(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c,
                                  std::uint32_t& d) {
   a += b, d = rotate_left(d ^ a, 16);
@@ -65,9 +70,9 @@ HD constexpr ChaChaBlock chacha20_block(const ChaChaKey& key, const ChaChaNonce&
 // counter and first nonce word), and `domain` the other 64, which separates independent sequences
 // of one key.
 struct ChaChaStream {
-  ChaChaKey key;
-  std::uint64_t domain = 0;
-  std::uint64_t block = 0;  // the number of the first block
+  ChaChaKey key;             // SECRET
+  std::uint64_t domain = 0;  // of the sequence
+  std::uint64_t block = 0;   // the number of the first block
 };
 
 // Block number stream.block + i.

@@ -24,7 +24,7 @@ struct PhiloxKey {
 
 // Four words of output.
 struct PhiloxBlock {
-  std::uint32_t word[4];
+  std::uint32_t word[4];  // 128 bits
 };
 
 // Block number `counter`: Philox 4x32 with ten rounds, key words (seed), counter words (counter,

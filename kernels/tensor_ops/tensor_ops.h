@@ -29,7 +29,7 @@ Tensor concat(const std::vector<Tensor>& parts, int axis);  // along an axis; a 
 // The counters of dropout for a slice: its row, and the counter of its first element
 // (dropout_counter.h).
 struct RowDraws {
-  std::uint64_t row, first;
+  std::uint64_t row, first;  // of a slice
 };
 // Public randomness: booleans, true with probability `keep`; rows[n] belongs to slice n of axis 0.
 Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
