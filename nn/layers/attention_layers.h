@@ -13,9 +13,10 @@ namespace sotto::nn {
 
 // Parameters of multi-head attention as values; e is embed_dim. Absent ones are not used.
 struct AttentionWeights {
-  std::optional<Var> in_proj_weight = {};  // [3 e, e]: query, key, value; or the next three
-  std::optional<Var> q_proj_weight = {}, k_proj_weight = {},
-                     v_proj_weight = {};        // [e, e], [e, kdim], [e, vdim]
+  std::optional<Var> in_proj_weight = {};       // [3 e, e]: query, key, value; or the next three
+  std::optional<Var> q_proj_weight = {};        // [e, e]
+  std::optional<Var> k_proj_weight = {};        // [e, kdim]
+  std::optional<Var> v_proj_weight = {};        // [e, vdim]
   std::optional<Var> in_proj_bias = {};         // [3 e]
   std::optional<Var> bias_k = {}, bias_v = {};  // [1, 1, e], one more key and value per sample
   std::optional<Var> out_proj_weight = {}, out_proj_bias = {};  // [e, e], [e]
@@ -80,8 +81,9 @@ class MultiheadAttention final : public Module {
   void visit(const Visitor& visitor) override;
 
   // Shapes as in AttentionWeights; those that are not used are null.
-  std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight,
-      in_proj_bias, bias_k, bias_v;
+  std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight;
+  // Shapes as there, too.
+  std::unique_ptr<Parameter> in_proj_bias, bias_k, bias_v;
   // From the heads' results to e.
   Linear out_proj;
 
