@@ -1,5 +1,7 @@
 #include "samples/text/commands.h"
 
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/io/atomic_file.h>
@@ -8,6 +10,7 @@
 #include "samples/report/results.h"
 #include "samples/text/generation.h"
 #include "samples/text/results.h"
+#include "samples/text/sentences.h"
 
 namespace sotto::text {
 
@@ -73,6 +76,49 @@ int generate(int argc, const char* const* argv) {
   const SavedModel saved = load_model(model);
   check(saved.model.generates(), "--model: {} tells classes and does not write", model);
   samples::print("{}\n", generate_text(*saved.network, saved.model, options));
+  return 0;
+}
+
+namespace {
+
+// A file of lines for each class.
+void write_files(const std::string& folder, std::uint64_t seed, std::int64_t first,
+                 std::int64_t end) {
+  const std::vector<std::string> classes = sentence_classes();
+  std::vector<std::string> texts(classes.size());
+  for (std::int64_t k = first; k < end; ++k) {
+    const Sentence one = sentence(seed, k);
+    texts[static_cast<std::size_t>(one.place)] += one.text + "\n";
+  }
+  std::error_code problem;
+  std::filesystem::create_directory(folder, problem);
+  if (problem) throw SystemFailure(fmt::format("{}: {}", folder, problem.message()));
+  for (std::size_t k = 0; k < classes.size(); ++k)
+    samples::write_text({folder + "/" + classes[k] + ".txt", texts[k]});
+}
+
+}  // namespace
+
+int write_sentences(int argc, const char* const* argv) {
+  std::string out;
+  std::int64_t count = 1000, first = 0;
+  std::uint64_t seed = 0;
+  samples::CommandLine line(
+      "Writes sentences that the program makes up: a file of lines for each place they tell "
+      "about.");
+  line.group("Options");
+  line.option("--out", out, "new folder", "DIR");
+  line.option("--count", count, "number of sentences", "N");
+  line.option("--first", first, "number of the first one in an endless list", "N");
+  line.add_seed(seed, "the list");
+  if (!line.parse(argc, argv)) return 0;
+  samples::require_given("--out", out);
+  constexpr std::int64_t most = 1 << 20;
+  samples::require(count >= 1 && count <= most, "--count", count, "from 1 to 2^20");
+  samples::require(first >= 0 && first <= most, "--first", first, "from 0 to 2^20");
+  check(!std::filesystem::exists(out), "--out: {} exists already: give another name", out);
+  write_files(out, seed, first, first + count);
+  samples::print("{} sentences in {}\n", count, out);
   return 0;
 }
 

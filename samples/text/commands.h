@@ -7,5 +7,6 @@ namespace sotto::text {
 int evaluate(int argc, const char* const* argv);
 int predict(int argc, const char* const* argv);
 int generate(int argc, const char* const* argv);
+int write_sentences(int argc, const char* const* argv);
 
 }  // namespace sotto::text

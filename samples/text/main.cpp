@@ -28,6 +28,8 @@ int main(int argc, char** argv) {
       {{"train", "trains a model; without --data, on sentences made up by the program", train},
        {"evaluate", "measures a model on text", evaluate},
        {"predict", "predicts the class of each line, paragraph or file", predict},
-       {"generate", "writes text", generate}},
+       {"generate", "writes text", generate},
+       {"sentences", "writes files of sentences made up by the program, to try it on",
+        write_sentences}},
       argc, argv);
 }

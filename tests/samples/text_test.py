@@ -234,6 +234,19 @@ class Writer(InFolder):
                      self.model, "--data", self.write("text.txt", "abc\nad\n"))
 
 
+class Sentences(InFolder):
+    def test_sentences_are_written_as_a_file_for_each_class(self):
+        folder = self.path("sentences")
+        done = self.call("sentences", "--out", folder, "--count", "90")
+        self.assertEqual((0, f"90 sentences in {folder}\n"), (done.returncode, done.stdout))
+        self.assertEqual(["garden.txt", "harbor.txt", "kitchen.txt"], sorted(os.listdir(folder)))
+        facts = self.facts("--data", folder, *FEW_STEPS)
+        settings = {entry["name"]: entry["value"] for entry in facts["settings"]}
+        self.assertEqual(("72", "18"), (settings["train size"], settings["test size"]))
+        self.refused("exists already", "sentences", "--out", folder)
+        self.refused("--count: 0", "sentences", "--out", self.path("none"), "--count", "0")
+
+
 class Refusals(InFolder):
     """Nothing is spent or written for settings and text that cannot be trained on."""
 
@@ -285,7 +298,7 @@ class Refusals(InFolder):
         self.refused("no command is called fly", "fly")
         done = self.call("--help")
         self.assertEqual(0, done.returncode)
-        for command in ("train", "evaluate", "predict", "generate"):
+        for command in ("train", "evaluate", "predict", "generate", "sentences"):
             self.assertIn("\n  " + command, done.stdout)
             self.assertEqual(0, self.call(command, "--help").returncode)
 
