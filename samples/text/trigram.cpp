@@ -13,9 +13,8 @@ namespace {
 
 constexpr std::int64_t max_symbols = 512;  // whose table has half a gigabyte
 constexpr std::int64_t no_trigram = 0;     // three times `end`: no unit is empty
-// How far the noise discounts counts and adds to the pseudo-counts, in its standard deviations.
-// Both were chosen by the test nats of Shakespeare's speeches.
-constexpr double pseudo_count = 0.5, discounted = 1, added = 8;
+constexpr double pseudo_count = 0.5;
+constexpr double excess = 0.0833;  // E[max(z - 1, 0)] of a standard normal z
 
 // The standard deviation of the noise of a sum that is never negative without it: that of the
 // negative values, if noise is symmetric. 0 if there are none.
@@ -39,10 +38,10 @@ std::vector<double> distribution(std::vector<double> weights) {
 // The distribution of the next symbol given its counts, of that noise, and a coarser one.
 std::vector<double> smoothed(std::span<const double> counts, double noise,
                              const std::vector<double>& prior) {
+  const double added = pseudo_count + excess * noise * static_cast<double>(counts.size());
   std::vector<double> weights;
   for (std::size_t c = 0; c < counts.size(); ++c)
-    weights.push_back(std::max(counts[c] - discounted * noise, 0.0) +
-                      (pseudo_count + added * noise) * prior[c]);
+    weights.push_back(std::max(counts[c] - noise, 0.0) + added * prior[c]);
   return distribution(std::move(weights));
 }
 
@@ -55,12 +54,13 @@ class Smoothing {
         noise_(noise_stddev(trigrams)),
         bigrams_(n_ * n_) {
     std::vector<double> unigrams(n_);
-    for (std::size_t k = 0; k < trigrams.size(); ++k) {
-      bigrams_[k % bigrams_.size()] += trigrams[k];
-      unigrams[k % n_] += trigrams[k];
+    for (std::size_t a = 0; a < n_; ++a) {
+      for (std::size_t k = 0; k < bigrams_.size(); ++k)
+        bigrams_[k] += trigrams[a * bigrams_.size() + k];
     }
+    for (std::size_t k = 0; k < bigrams_.size(); ++k) unigrams[k % n_] += bigrams_[k];
     const double noise = noise_ * static_cast<double>(n_);
-    for (double& count : unigrams) count = std::max(count - discounted * noise, 0.0) + 1;
+    for (double& count : unigrams) count = std::max(count - noise, 0.0) + 1;
     unigrams_ = distribution(std::move(unigrams));
   }
 
@@ -97,8 +97,9 @@ TrigramNetwork::TrigramNetwork(std::int64_t symbols) : symbols_(symbols) {
 }
 
 Var TrigramNetwork::forward(const Var& ids, const Tensor& /*lengths*/) {
-  const std::vector<float> table = counts_->value.to(cpu).to_vector<float>();
-  const Smoothing smoothing(table, symbols_);
+  const Tensor table = counts_->value.to(cpu);
+  const Smoothing smoothing({table.data<float>(), static_cast<std::size_t>(table.numel())},
+                            symbols_);
   const std::int64_t n = ids.shape()[0], t = ids.shape()[1];
   const std::vector<std::int64_t> last = ids.value().to(cpu).to_vector<std::int64_t>();
   const std::vector<std::int64_t> first = before(last, t);

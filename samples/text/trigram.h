@@ -16,9 +16,9 @@ class TrigramNetwork final : public Network {
   explicit TrigramNetwork(std::int64_t symbols);
   // Logarithms of probabilities, of the table with noise too, since they follow from it alone.
   // p(c | a b) is the share of the counts after a and b, to which p(c | b) is added as if it had
-  // been seen `pseudo_count` times, and p(c | b) is smoothed by p(c) likewise (Dirichlet priors;
-  // MacKay and Peto 1995). A count is used as far as it exceeds its noise's standard deviation,
-  // and the noise adds a multiple of that to the pseudo-counts.
+  // been seen half a time, and p(c | b) is smoothed by p(c) likewise (Dirichlet priors; MacKay and
+  // Peto 1995). A count is used as far as it exceeds its noise's standard deviation, and the noise
+  // adds to the half as much as noise alone leaves of all counts, on average.
   Var forward(const Var& ids, const Tensor& lengths) override;
   void visit(const nn::Visitor& visitor) override { visitor("counts", counts_); }
 
