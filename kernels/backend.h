@@ -22,6 +22,7 @@ namespace sotto {
 
 class RoundedGaussian;
 struct ChaChaStream;
+struct ClassTargets;
 struct ClipRule;
 struct FusedAttention;
 struct FusedAttentionGrad;
@@ -36,6 +37,8 @@ struct CostModel {
   double rows_flops;  // per second, in per-sample weight gradients
   double sum_flops;   // per second, in one large product over the batch
   double bytes;       // per second, streaming memory
+  // Bytes moved for each element of a ghost norm's Gram matrices; 0 where they stay in a cache.
+  double gram_bytes = 0;
   // Additions of products of pixels per second in conv_gram_norms; 0 where the backend has none.
   double shifted_adds = 0;
 };
@@ -69,7 +72,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  virtual CostModel costs() const = 0;
+  // For products of factors of a type.
+  virtual CostModel costs(Dtype factors) const = 0;
 
   // Movement.
   virtual void fill(double value, View y) = 0;
@@ -106,6 +110,13 @@ class Backend {
   // Operations on each row of row-major [rows, k].
   virtual void softmax(View x, bool logarithm, View y) = 0;
   virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
+  // y = the cross entropy of each row of x [rows, classes] (class_targets.h), 0 for ignored rows,
+  // NaN for ids that are no class. y [rows] and stats [rows, 3] (CrossEntropyStats) have the
+  // accumulation type and are row-major, but for dy, which may repeat a number.
+  virtual void cross_entropy(const ClassTargets& targets, View x, View y, View stats) = 0;
+  // dx = dy (softmax(x) sum_c q[c] - q), with 0 in ignored rows; of x's type.
+  virtual void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
+                                  View dx) = 0;
   // y = the attention weights of the scores x [n, queries, keys], f32 or f64, which are
   // overwritten. y is x itself, or has 16 bits and x is f32. A query without visible keys has
   // weights of 0; a query with a NaN among its visible scores has weights of NaN.
@@ -132,7 +143,6 @@ class Backend {
   // two axes and has the dtype of a and b, or is f32 if they have 16 bits. On a CPU, the bits of an
   // element depend only on its row of a and its column of b, not on the other rows and columns,
   // because rows belong to samples. (In 16 bits this holds for rows.)
-  // is multiplied with them: rows are samples'. (In 16 bits that is so for rows.)
   virtual void gemm(View a, View b, double beta, View c) = 0;
   // c = a b + bias, of rank 2; bias [1, columns], of c's type. The default is a copy and a gemm.
   virtual void affine(View a, View b, View bias, View c);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/functors/functors.h"
 #include "kernels/host_device/attention_args.h"
+#include "kernels/host_device/class_targets.h"
 #include "kernels/host_device/lstm_layer.h"
 #include "kernels/host_device/optimizer_update.h"
 
@@ -88,7 +89,7 @@ class ProfiledBackend : public Backend {
  public:
   explicit ProfiledBackend(Backend& inner) : inner_(inner) {}
   std::string name() const override { return inner_.name(); }
-  CostModel costs() const override { return inner_.costs(); }
+  CostModel costs(Dtype factors) const override { return inner_.costs(factors); }
 
   void fill(double value, View y) override {
     measure("fill", 0, {y}, [&] { inner_.fill(value, y); });
@@ -142,6 +143,15 @@ class ProfiledBackend : public Backend {
   void softmax_grad(View y, View dy, bool logarithm, View dx) override {
     measure("softmax_grad", count(y), {y, dy, dx},
             [&] { inner_.softmax_grad(y, dy, logarithm, dx); });
+  }
+  void cross_entropy(const ClassTargets& targets, View x, View y, View stats) override {
+    measure("cross_entropy", count(x), {x, targets.ids, y, stats},
+            [&] { inner_.cross_entropy(targets, x, y, stats); });
+  }
+  void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
+                          View dx) override {
+    measure("cross_entropy_grad", count(x), {x, targets.ids, stats, dy, dx},
+            [&] { inner_.cross_entropy_grad(targets, x, stats, dy, dx); });
   }
   void masked_softmax(const AttentionMask& rule, View x, View y) override {
     std::vector<View> operands{x, y};

@@ -21,7 +21,8 @@ GramTimes gram_times(const Geometry& g, std::size_t element, const CostModel& co
   const Window& w = g.window;
   const auto flops = [&](double pixels, double inner, double positions) {
     const double outputs = static_cast<double>(g.outputs);
-    return 2 * (pixels * pixels * inner + positions * positions * outputs) / costs.gram_flops;
+    return 2 * (pixels * pixels * inner + positions * positions * outputs) / costs.gram_flops +
+           positions * positions * costs.gram_bytes / costs.bytes;
   };
   const double positions = static_cast<double>(g.positions());
   const double inner = static_cast<double>(g.channels * w.positions());
@@ -50,7 +51,8 @@ struct Model {
 
   PerSampleTimes products(double positions, double factor_widths) const {
     const double materialize = 2 * positions * width / costs.rows_flops;
-    const double gram = 2 * positions * positions * factor_widths / costs.gram_flops;
+    const double gram = positions * positions *
+                        (2 * factor_widths / costs.gram_flops + costs.gram_bytes / costs.bytes);
     return {.materialized_norm = materialize,
             .ghost_norm = gram,
             .kept = materialize + 3 * pass(),
@@ -100,8 +102,9 @@ bool have_gram_products(const PerSampleGrad& f, const PerSampleGrad& g) {
 }  // namespace
 
 PerSampleTimes expected_times(const PerSampleGrad& f) {
+  const Dtype factors = f.form_data().factor_type().value_or(f.dtype());
   return f.form_data().visit(
-      Model{backend(f.device()).costs(), static_cast<double>(f.shape().numel()), f.dtype()});
+      Model{backend(f.device()).costs(factors), static_cast<double>(f.shape().numel()), f.dtype()});
 }
 
 bool uses_gram_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method) {
@@ -123,7 +126,8 @@ bool keeps_materialized(const PerSampleGrad& f, NormMethod norm_method) {
 }
 
 bool pixel_products_are_cheaper(const Patches& f) {
-  const GramTimes t = gram_times(f, arithmetic_type(f.dy.dtype()), backend(f.dy.device()).costs());
+  const GramTimes t =
+      gram_times(f, arithmetic_type(f.dy.dtype()), backend(f.dy.device()).costs(f.dy.dtype()));
   return t.pixels < t.patches;
 }
 

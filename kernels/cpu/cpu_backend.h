@@ -9,7 +9,7 @@ namespace sotto {
 class CpuBackend : public Backend {
  public:
   std::string name() const override { return "cpu (portable)"; }
-  CostModel costs() const override;
+  CostModel costs(Dtype factors) const override;
 
   void fill(double value, View y) override;
   void copy(View x, View y) override;
@@ -30,6 +30,9 @@ class CpuBackend : public Backend {
 
   void softmax(View x, bool logarithm, View y) override;
   void softmax_grad(View y, View dy, bool logarithm, View dx) override;
+  void cross_entropy(const ClassTargets& targets, View x, View y, View stats) override;
+  void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
+                          View dx) override;
   void masked_softmax(const AttentionMask& rule, View x, View y) override;
   void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) override;
   void normalize(View x, double eps, bool centered, View y, View rstd) override;

@@ -10,6 +10,7 @@
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/per_sample/dot.h"
 #include "kernels/functors/scalar_math.h"
+#include "kernels/host_device/class_targets.h"
 
 namespace sotto {
 
@@ -163,6 +164,57 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
         for (std::int64_t i = 0; i < k; ++i) out[i] = T(A(d[i]) - math::exp(A(p[i])) * s);
       },
       y, dy, dx);
+}
+
+void CpuBackend::cross_entropy(const ClassTargets& targets, View x, View y, View stats) {
+  for_each_row(
+      [&]<class T>(std::int64_t row, std::int64_t k, const T* a) {
+        using A = acc_t<T>;
+        CrossEntropyStats<A>& s = stats.as<CrossEntropyStats<A>>()[row] = {};
+        A& loss = y.as<A>()[row] = 0;
+        if (targets.ignores(row)) return;
+        s.max = largest(a, k);
+        s.log_sum = static_cast<A>(std::log(exponentials<T>(a, k, s.max, nullptr)));
+        const auto spread = [&](std::int64_t c) { return targets.spread<A>(c, k); };
+        const auto of = [&](std::int64_t c) { return static_cast<double>(s.loss(A(a[c]))); };
+        const double own = targets.own<A>(row, k);
+        double sum = own == own && own != 0 ? own * of(targets.id(row)) : own, total = own;
+        if (targets.smoothing != 0) {
+          // A class of weight 0 may have a logit of minus infinity.
+          sum +=
+              sum_terms(k, [&](std::int64_t c) { return spread(c) == 0 ? 0 : spread(c) * of(c); });
+          total += sum_terms(k, spread);
+        }
+        loss = static_cast<A>(sum);
+        s.total = static_cast<A>(total);
+      },
+      x);
+}
+
+void CpuBackend::cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
+                                    View dx) {
+  for_each_row(
+      [&]<class T>(std::int64_t row, std::int64_t k, const T* a, T* out) {
+        using A = acc_t<T>;
+        if (targets.ignores(row)) return void(std::fill_n(out, k, T(0)));
+        const CrossEntropyStats<A> s = stats.as<CrossEntropyStats<A>>()[row];
+        const double slope = static_cast<double>(dy.as<A>()[row * dy.stride[0]]),
+                     own = targets.own<A>(row, k);
+        if (own != own) return void(std::fill_n(out, k, T(A(NAN))));
+        const A total = static_cast<A>(slope * static_cast<double>(s.total));
+        const auto grad = [&](std::int64_t c, double q) {
+          return T(math::exp(-s.loss(A(a[c]))) * total - static_cast<A>(slope * q));
+        };
+        const auto spread = [&](std::int64_t c) { return targets.spread<A>(c, k); };
+        if (targets.smoothing == 0) {
+          for (std::int64_t c = 0; c < k; ++c) out[c] = grad(c, 0);
+        } else {
+          for (std::int64_t c = 0; c < k; ++c) out[c] = grad(c, spread(c));
+        }
+        const std::int64_t t = targets.id(row);
+        out[t] = grad(t, own + spread(t));
+      },
+      x, dx);
 }
 
 void CpuBackend::masked_softmax(const AttentionMask& rule, View x, View y) {

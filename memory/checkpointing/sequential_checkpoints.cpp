@@ -94,7 +94,7 @@ Measured measured(nn::Module& module, const Tensor& input, const ChainRun& how) 
     Products products;
     recorded.backward(y, products);
     block.work = products.seconds() +
-                 2 * static_cast<double>(block.kept) / backend(input.device()).costs().bytes;
+                 2 * static_cast<double>(block.kept) / backend(input.device()).costs(Dtype::f32).bytes;
   }
   usage = Usage(input.device());
   const Var y = segment(run, start(again));

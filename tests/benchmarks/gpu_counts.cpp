@@ -54,15 +54,15 @@ double seconds_on(const Card& card, const std::vector<PrimitiveWork>& all) {
   return seconds;
 }
 
-// The largest sums of bytes by primitive, in GB.
-json largest(const std::vector<PrimitiveWork>& all) {
-  std::map<std::string, double> sums;
-  for (const PrimitiveWork& work : all) sums[work.name] += work.bytes * 1e-9;
-  json y;
-  for (const auto& [name, gigabytes] : sums) {
-    if (gigabytes > 1) y[name] = gigabytes;
+// The launches and GB of each primitive.
+json by_primitive(const std::vector<PrimitiveWork>& all) {
+  std::map<std::string, std::pair<std::int64_t, double>> sums;
+  for (const PrimitiveWork& work : all) {
+    auto& [launches, gigabytes] = sums[work.name];
+    launches += work.launches;
+    gigabytes += work.bytes * 1e-9;
   }
-  return y;
+  return sums;
 }
 
 // Counts the second of two steps.
@@ -77,7 +77,7 @@ json counted(const std::function<void()>& step) {
   double bytes = 0;
   for (const PrimitiveWork& one : work) bytes += one.bytes;
   line["gigabytes"] = bytes * 1e-9;
-  line["gigabytes_of"] = largest(work);
+  line["launches_and_gigabytes_of"] = by_primitive(work);
   for (const Card& card : cards) line["ms"][card.name] = seconds_on(card, work) * 1e3;
   return line;
 }

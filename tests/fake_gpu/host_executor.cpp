@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "kernels/cuda/conv.h"
+#include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_elementwise.h"
 #include "kernels/cuda/cuda_lstm.h"
@@ -285,9 +286,9 @@ class HostBackend final : public DeviceBackend<HostExec> {
         on_call_(std::move(on_call)),
         on_launch_(std::move(on_launch)) {}
   std::string name() const override { return "device code on the host"; }
-  CostModel costs() const override {
-    if (dry()) return gpu_costs();
-    CostModel costs = products_.costs();
+  CostModel costs(Dtype factors) const override {
+    if (dry()) return gpu_costs(factors);
+    CostModel costs = products_.costs(factors);
     costs.shifted_adds = 0;  // no ghost norms by products of pixels
     return costs;
   }

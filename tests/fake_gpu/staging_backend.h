@@ -6,6 +6,7 @@
 #include "core/tensor.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/attention_args.h"
+#include "kernels/host_device/class_targets.h"
 #include "kernels/host_device/lstm_layer.h"
 
 namespace sotto {
@@ -36,7 +37,7 @@ class StagedBackend final : public Backend {
  public:
   explicit StagedBackend(Device device) : device_(device) {}
   std::string name() const override { return on().name() + ", staged"; }
-  CostModel costs() const override { return on().costs(); }
+  CostModel costs(Dtype factors) const override { return on().costs(factors); }
 
   void fill(double value, View y) override {
     run([&](Stage& s) { on().fill(value, s(y)); });
@@ -85,6 +86,15 @@ class StagedBackend final : public Backend {
   }
   void softmax_grad(View y, View dy, bool logarithm, View dx) override {
     run([&](Stage& s) { on().softmax_grad(s(y), s(dy), logarithm, s(dx)); });
+  }
+  void cross_entropy(const ClassTargets& targets, View x, View y, View stats) override {
+    run([&](Stage& s) { on().cross_entropy(staged(targets, s), s(x), s(y), s(stats)); });
+  }
+  void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
+                          View dx) override {
+    run([&](Stage& s) {
+      on().cross_entropy_grad(staged(targets, s), s(x), s(stats), s(dy), s(dx));
+    });
   }
   void masked_softmax(const AttentionMask& rule, View x, View y) override {
     run([&](Stage& s) {
@@ -198,6 +208,9 @@ class StagedBackend final : public Backend {
   Backend& on() const { return backend(device_); }
   static FusedAttention staged(const FusedAttention& x, Stage& s) {
     return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), x.scale, x.causal};
+  }
+  static ClassTargets staged(const ClassTargets& x, Stage& s) {
+    return {s(x.ids), s(x.weights), x.smoothing, x.ignored};
   }
   static LstmLayer staged(const LstmLayer& x, Stage& s) {
     return {s(x.gates), s(x.states), s(x.cells), s(x.tanh_cell), s(x.weight), s(x.bias), x.reverse};

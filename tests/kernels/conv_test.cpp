@@ -110,7 +110,7 @@ void check_gram_norms(Backend& engine, const ConvCase& c, const Tensor& dy, cons
                       const std::vector<double>& rows) {
   const Window& w = c.window;
   const bool by_one = w.stride[0] * w.stride[1] * w.stride[2] == 1;
-  const bool offered = by_one && engine.costs().shifted_adds > 0;
+  const bool offered = by_one && engine.costs(Dtype::f32).shifted_adds > 0;
   const Tensor norms = unwritten({c.x[0]}, Dtype::f64);
   CHECK(engine.conv_gram_norms(dy.view(), x.view(), w, norms.view()) == offered);
   if (!offered) return;

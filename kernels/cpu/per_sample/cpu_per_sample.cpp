@@ -112,7 +112,7 @@ constexpr std::int64_t sum_block = 512;
 
 // Rates on one core of a recent server processor, as measured in
 // docs/appendix/per-sample-notes.md; only their ratios matter.
-CostModel CpuBackend::costs() const {
+CostModel CpuBackend::costs(Dtype) const {
   return {.gram_flops = 40e9,
           .rows_flops = 60e9,
           .sum_flops = 100e9,

@@ -44,7 +44,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   explicit CudaBackend(DeviceState& state) : state_(state) {}
   std::string name() const override { return "cuda"; }
 
-  CostModel costs() const override { return gpu_costs(); }
+  CostModel costs(Dtype factors) const override { return gpu_costs(factors); }
 
   void gemm(View a, View b, double beta, View c) override {
     const CudaExec exec = execution("gemm", {&a, &b, &c});

@@ -61,6 +61,11 @@ class DeviceBackend : public Backend {
   void normalize(View x, double eps, bool centered, View y, View rstd) override;
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
+  // cross_entropy.h
+  void cross_entropy(const ClassTargets& targets, View x, View y, View stats) override;
+  void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
+                          View dx) override;
+
   // cuda_lstm.h
   void lstm(const LstmLayer& layer) override;
   void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,

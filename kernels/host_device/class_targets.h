@@ -1,0 +1,50 @@
+// The targets of a cross entropy, on every device.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/view.h"
+
+namespace sotto {
+
+// The loss of a row of logits with target t is -sum_c q[c] log_softmax[c], where q[c] = spread(c) +
+// (own(row) if c = t).
+struct ClassTargets {
+  View ids;              // [rows], i64, row-major
+  View weights;          // [classes], of the logits' accumulation type; without data: all 1
+  double smoothing = 0;  // the share of the target that all classes have
+  std::int64_t ignored = INT64_MIN;  // a row of this id has no loss
+
+  HD std::int64_t id(std::int64_t row) const { return ids.as<const std::int64_t>()[row]; }
+  HD bool ignores(std::int64_t row) const { return id(row) == ignored; }
+  // NaN for an id that is no class.
+  template <class A>
+  HD double own(std::int64_t row, std::int64_t classes) const {
+    const std::int64_t t = id(row);
+    return t >= 0 && t < classes ? (1 - smoothing) * weight<A>(t) : NAN;
+  }
+  template <class A>
+  HD double spread(std::int64_t c, std::int64_t classes) const {
+    return smoothing / static_cast<double>(classes) * weight<A>(c);
+  }
+
+ private:
+  template <class A>
+  HD double weight(std::int64_t c) const {
+    return weights.data ? static_cast<double>(weights.as<const A>()[c * weights.stride[0]]) : 1;
+  }
+};
+
+// What the forward pass leaves for the gradient, for each row.
+template <class A>
+struct CrossEntropyStats {
+  A max;      // of the logits
+  A log_sum;  // log sum_c exp(logit - max)
+  A total;    // sum_c q[c]
+
+  // -log_softmax
+  HD A loss(A logit) const { return log_sum - (logit - max); }
+};
+
+}  // namespace sotto

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Holds the GPU's kernels to limits of registers, local memory, spills and static shared memory.
+
+Usage: gpu_resources.py REPORT..., as nvcc_report.py writes them. Prints the largest of each, and the kernels beyond the
+limits.
+"""
+import re
+import sys
+from typing import NamedTuple
+
+
+class Resources(NamedTuple):
+    registers: int  # of a thread: at 64 four blocks of 256 fit a processor
+    stack: int      # bytes of local memory
+    spills: int     # bytes
+    shared: int     # bytes, static
+
+
+LIMIT = Resources(registers=64, stack=0, spills=0, shared=64)
+# Kernels that may have more, by their bodies' names.
+ALLOWED = {
+    "ScoreWeights": LIMIT._replace(registers=100, stack=8),
+    "GradientDotParts": LIMIT._replace(registers=128),
+    "ClipSample": LIMIT._replace(stack=16, spills=40),
+    "DecideGroup": LIMIT._replace(registers=73, stack=128),
+    "Normalize": LIMIT._replace(stack=8, spills=32),
+    # Its threads keep eight sums and their places.
+    "ScatterAdd": LIMIT._replace(registers=128),
+    "StridedFill": LIMIT._replace(stack=128),
+    "UpdateEach": LIMIT._replace(stack=24),
+    "Bernoulli": LIMIT._replace(stack=16),
+    # Elementwise operations: sines and tangents of huge arguments.
+    "Map": LIMIT._replace(stack=40),
+}
+ENTRY = re.compile(
+    r"Compiling entry function '(?P<name>\S+)'.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers(?:[^\n]*?(?P<shared>\d+) bytes smem)?", re.S)
+
+
+def kernels(report: str) -> dict[str, Resources]:
+    return {found["name"]: Resources(int(found["registers"]), int(found["stack"]),
+                                     int(found["stores"]) + int(found["loads"]), int(found["shared"] or 0))
+            for found in ENTRY.finditer(report)}
+
+
+def limit_of(name: str) -> Resources:
+    own = [limit for body, limit in ALLOWED.items() if body in name]
+    return Resources(*(max(values) for values in zip(LIMIT, *own)))
+
+
+def main() -> int:
+    all_kernels = {}
+    for path in sys.argv[1:]:
+        with open(path, encoding="utf-8") as file:
+            all_kernels |= kernels(file.read())
+    if not all_kernels:
+        print("no kernels in the reports")
+        return 1
+    print(f"{len(all_kernels)} kernels, at most", Resources(*(max(values) for values in zip(*all_kernels.values()))))
+    beyond = {name: used for name, used in all_kernels.items()
+              if any(one > most for one, most in zip(used, limit_of(name)))}
+    for name, used in beyond.items():
+        print(f"{name}: {used}, allowed {limit_of(name)}")
+    return 1 if beyond else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
