@@ -105,9 +105,11 @@ struct EngineOptions {
   // The ranks of a distributed run; null or one: an ordinary one. Every rank runs the same program
   // with the same data and options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches;
   // each rank computes some blocks of units, and draws the noise and keeps the optimizer's state
-  // for some of the elements. The engine refuses differences between ranks and, on several, a
-  // memory limit, floating-point noise, a GPU, and rules that need whole
-  // parameters (Lamb).
+  // for some of the elements. f32 weights have the same bits for every number of ranks; sums for
+  // f64 parameters are added in the order of ranks, and the same up to rounding. Units of several
+  // rows go to ranks by whole physical batches: set a physical_batch that makes enough of them. The
+  // engine refuses differences between ranks (data are not compared) and, on several, a memory
+  // limit, floating-point noise, a GPU, and rules that need whole parameters (Lamb).
   std::shared_ptr<Ranks> ranks = nullptr;
 };
 

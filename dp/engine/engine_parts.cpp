@@ -257,7 +257,6 @@ void Engine::Parts::share_progress() {
 }
 
 StepReport Engine::Parts::step_together(const Loss& loss) {
-  StepOrder order;
   phases.enter("sample");
   const auto decide = [&] {
     check_model();
@@ -266,8 +265,9 @@ StepReport Engine::Parts::step_together(const Loss& loss) {
     follow_bound_schedule();
     return StepOrder{steps_made, noise_multiplier(), loss_scale.value(), clipper.bounds()};
   };
-  SampledBatch batch = shared->draw(*sampler, decide, order);
-  fail_together(shared->ranks(), [&] { compute_together(loss, std::move(batch), order); });
+  auto drawn = shared->draw(*sampler, decide);
+  fail_together(shared->ranks(),
+                [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
   return {.step = steps_made, .statistics = &clipper.statistics()};
 }
 

@@ -45,8 +45,8 @@ std::unique_ptr<Sampler> SharedRun::sampler_for(std::unique_ptr<Sampler> sampler
   return std::make_unique<ToldSampler>(std::move(sampler));
 }
 
-SampledBatch SharedRun::draw(Sampler& sampler, const std::function<StepOrder()>& decide,
-                             StepOrder& order) {
+std::pair<StepOrder, SampledBatch> SharedRun::draw(Sampler& sampler,
+                                                   const std::function<StepOrder()>& decide) {
   std::optional<SampledBatch> drawn;
   UnpackedValues told(on_rank_0(*ranks_, "Engine::step", [&] {
     PackedValues values;
@@ -63,16 +63,17 @@ SampledBatch SharedRun::draw(Sampler& sampler, const std::function<StepOrder()>&
     values.add_all(drawn->units());
     return std::move(values).take();
   }));
+  StepOrder order;
   order.steps_made = told.take<std::int64_t>();
   order.noise_multiplier = told.take<double>();
   order.loss_scale = told.take<double>();
   order.bounds = told.take_all<std::vector<double>>();
-  if (drawn) return std::move(*drawn);
+  if (drawn) return {std::move(order), std::move(*drawn)};
   const auto index_in_epoch = told.take<std::int64_t>();
   const auto epoch_began = told.take<std::uint64_t>(), number = told.take<std::uint64_t>();
   dynamic_cast<ToldSampler&>(sampler).tell(index_in_epoch, epoch_began, number,
                                            told.take_all<std::vector<std::int64_t>>());
-  return sampler.draw();
+  return {std::move(order), sampler.draw()};
 }
 
 RunProgress SharedRun::tell(const RunProgress& progress) const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ranks/ranks.h"
@@ -47,9 +48,10 @@ class SharedRun {
 
   // The sampler for this rank: on rank 0 the given one.
   std::unique_ptr<Sampler> sampler_for(std::unique_ptr<Sampler> sampler) const;
-  // Returns the batch of the next step, on every rank, and its order. Collective: `decide` runs on
-  // rank 0, and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw.
-  SampledBatch draw(Sampler& sampler, const std::function<StepOrder()>& decide, StepOrder& order);
+  // Returns the next step's order and batch, on every rank. Collective: `decide` runs on rank 0,
+  // and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw.
+  std::pair<StepOrder, SampledBatch> draw(Sampler& sampler,
+                                          const std::function<StepOrder()>& decide);
   // The state of a mechanism (Mechanism::state) for a checkpoint: whole on rank 0, empty on the
   // others, from each rank's own; and the reverse, each rank's own from rank 0's. The parameters
   // are those of the sums. Collective.

@@ -20,13 +20,6 @@ Ledger open_ledger(const std::string& path, const TrainOptions& options) {
   return Ledger::create(path, {.unit = options.engine.unit});
 }
 
-// Opens the ledger, on rank 0 if there are ranks.
-Ledger ledger_of_run(const std::string& path, const TrainOptions& options) {
-  const auto open = [&] { return open_ledger(path, options); };
-  const std::shared_ptr<Ranks>& ranks = options.engine.ranks;
-  return ranks ? Ledger::on_rank_0(ranks, open) : open();
-}
-
 // Rank 0's answer, on every rank; without ranks (null) the answer.
 bool told(const std::shared_ptr<Ranks>& ranks, const char* place,
           const std::function<bool()>& answer) {
@@ -74,7 +67,9 @@ void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                        const std::string& ledger, const TrainOptions& options,
                        const TrainLoss& loss, const OnStep& on_step) {
-  return train(model, optimizer, data, ledger_of_run(ledger, options), options, loss, on_step);
+  const auto open = [&] { return open_ledger(ledger, options); };
+  return train(model, optimizer, data, Ledger::on_rank_0(options.engine.ranks, open), options, loss,
+               on_step);
 }
 
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,

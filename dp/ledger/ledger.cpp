@@ -46,6 +46,7 @@ Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::
 }
 
 Ledger Ledger::on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open) {
+  if (!ranks) return open();
   Ledger ledger{std::shared_ptr<OpenLedger>()};
   UnpackedValues told(sotto::on_rank_0(*ranks, "Ledger::on_rank_0", [&] {
     ledger = open();

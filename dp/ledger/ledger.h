@@ -57,7 +57,8 @@ class Ledger {
   // The others get a handle that knows header(), id(), run_id(), resumed() and population(), and on
   // which all else but record(), settle(), claim() and set_population() throws
   // std::invalid_argument. Collective, and so is record() afterwards: it returns on every rank when
-  // rank 0 has recorded the release. An error of rank 0 is thrown on every rank.
+  // rank 0 has recorded the release. An error of rank 0 is thrown on every rank. Without ranks
+  // (null) it is open().
   static Ledger on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open);
   // False on the other ranks of a distributed run than 0.
   bool here() const { return !remote_; }

@@ -268,18 +268,23 @@ double correlation(std::span<const double> x, std::span<const double> y) {
   return xy / std::sqrt(xx * yy);
 }
 
-TEST_CASE("four ranks draw noise once, of the whole sensitivity, and independently") {
-  constexpr std::int64_t elements = std::int64_t{1} << 20;
+constexpr std::int64_t elements_with_noise = std::int64_t{1} << 20;
+
+struct NoiseOfSteps {
   std::vector<double> first, second;
-  double deviation = 0;
+  double deviation = 0;  // by the multiplier and the sensitivity
+};
+
+// The updates of two steps by four ranks on units whose gradients are zero.
+NoiseOfSteps noise_of_four_ranks() {
+  NoiseOfSteps noise;
   on_thread_ranks(4, [&](Ranks& own) {
     const std::shared_ptr<Ranks> ranks(std::shared_ptr<void>(), &own);
-    nn::Linear model(elements, 1, {.bias = false});
-    model.weight->value = zeros({1, elements});
+    nn::Linear model(elements_with_noise, 1, {.bias = false});
+    model.weight->value = zeros({1, elements_with_noise});
     nn::Sgd optimizer(model, {.learning_rate = 1});
     EngineOptions options{.noise_multiplier = 2, .delta = 1e-3, .logical_batch = 10};
     options.ranks = ranks;
-    // Units without rows: their gradients are zero.
     options.rows_of_unit = [](std::int64_t) { return std::vector<std::int64_t>(); };
     Engine engine(model, optimizer, 100, in_memory(ranks), options);
     const auto unused = [](Tape& tape, auto) { return tape.constant(zeros({0})); };
@@ -287,28 +292,38 @@ TEST_CASE("four ranks draw noise once, of the whole sensitivity, and independent
     const auto after_first = to_dtype(model.weight->value, Dtype::f64).to_vector<double>();
     engine.step(unused);
     if (own.rank() != 0) return;
-    first = after_first;
-    second = to_dtype(model.weight->value, Dtype::f64).to_vector<double>();
-    for (std::size_t k = 0; k < first.size(); ++k) second[k] -= first[k];
-    deviation = 2 * engine.clipper().sensitivity() / 10;
+    noise.first = after_first;
+    noise.second = to_dtype(model.weight->value, Dtype::f64).to_vector<double>();
+    for (std::size_t k = 0; k < after_first.size(); ++k) noise.second[k] -= after_first[k];
+    noise.deviation = 2 * engine.clipper().sensitivity() / 10;
   });
-  constexpr double n = elements;
+  return noise;
+}
+
+// Kolmogorov and Smirnov's statistic of a normal distribution.
+double distance_from_normal(std::vector<double> values, double deviation) {
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  double apart = 0;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const double expected = std::erfc(-values[k] / deviation / std::sqrt(2.0)) / 2;
+    apart = std::max(apart, std::abs(expected - (static_cast<double>(k) + 0.5) / n));
+  }
+  return apart;
+}
+
+TEST_CASE("four ranks draw noise once, of the whole sensitivity, and independently") {
+  const auto [first, second, deviation] = noise_of_four_ranks();
+  constexpr double n = elements_with_noise;
   double mean = 0, square = 0;
   for (const double x : first) mean += x / n;
   for (const double x : first) square += x * x / n;
   CHECK(std::abs(mean) < 5 * deviation / std::sqrt(n));
   CHECK(std::abs(std::sqrt(square) / deviation - 1) < 5 / std::sqrt(2 * n));
-  std::vector<double> sorted = first;
-  std::sort(sorted.begin(), sorted.end());
-  double apart = 0;  // Kolmogorov and Smirnov's statistic
-  for (std::size_t k = 0; k < sorted.size(); ++k) {
-    const double expected = std::erfc(-sorted[k] / deviation / std::sqrt(2.0)) / 2;
-    apart = std::max(apart, std::abs(expected - (static_cast<double>(k) + 0.5) / n));
-  }
-  CHECK(apart < 2.5 / std::sqrt(n));
+  CHECK(distance_from_normal(first, deviation) < 2.5 / std::sqrt(n));
   const double limit = 5 / std::sqrt(n / 4);
   CHECK(std::abs(correlation(first, second)) < limit);
-  const auto quarter = static_cast<std::size_t>(elements / 4);
+  constexpr auto quarter = static_cast<std::size_t>(elements_with_noise / 4);
   for (std::size_t a = 0; a < 4; ++a)
     for (std::size_t b = 0; b < a; ++b)
       CHECK(std::abs(correlation(std::span(first).subspan(a * quarter, quarter),
