@@ -52,7 +52,7 @@ class Module {
   // A module without parameters, until the derived class adds some.
   Module() = default;
   virtual ~Module() = default;
-  // Moving leaves the parameters at their addresses; tapes in use must be gone.
+  // Moving leaves the parameters at their addresses.
   Module(Module&&) = default;
   // Takes over the other module's parameters.
   Module& operator=(Module&&) = default;
