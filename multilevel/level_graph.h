@@ -35,8 +35,8 @@ struct Turn {
 struct LevelPlan {
   // For each problem without one below it, the turns of its pass in order.
   std::vector<std::vector<Turn>> passes;
-  // For each problem: the number of problems that it waits for, whether one waits for it, and the
-  // chains r_1, ..., r_m from each problem that it acts on up to one that its loss reads.
+  // For each problem those next above and below it, and the chains r_1, ..., r_m from each problem
+  // that it acts on up to one that its loss reads.
   struct Node {
     std::vector<std::size_t> above, below;
     std::vector<std::vector<std::size_t>> paths;
