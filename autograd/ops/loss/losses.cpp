@@ -92,13 +92,15 @@ Var cross_entropy_elements(const Var& logits, const Tensor& labels,
       classes > 0 ? Tensor::empty(elements, wide, device) : zeros(elements, wide, device);
   const Tensor stats = Tensor::empty({x.size(0), 3}, wide, device);
   backend(device).cross_entropy(q, x.view(), reshape(y, {x.size(0)}).view(), stats.view());
+  // Without a precision of its own a tape of 16 bits has losses of 16 bits.
+  const Tensor losses = to_dtype(y, logits.tape().precision() ? wide : x.dtype());
   return logits.tape().record(
-      cross_entropy_op, {logits}, y, without_axis(samples, axis),
+      cross_entropy_op, {logits}, losses, without_axis(samples, axis),
       [q, x, stats, shape = moved.shape(), back = move.back](const Tensor& dy, Adjoint& adjoint) {
-        const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+        const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device()),
+                     slopes = reshape(to_dtype(contiguous(dy), stats.dtype()), {x.size(0)});
         backend(dx.device())
-            .cross_entropy_grad(q, x.view(), stats.view(),
-                                reshape(contiguous(dy), {x.size(0)}).view(), dx.view());
+            .cross_entropy_grad(q, x.view(), stats.view(), slopes.view(), dx.view());
         adjoint.input(0, reshape(dx, shape).permute(back));
       });
 }
