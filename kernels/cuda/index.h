@@ -54,13 +54,9 @@ struct Gather {
   }
 };
 
-// One team per k whose id did not occur before; it adds all slices with that id, in order. A thread
-// keeps the sums of some columns: their loads do not wait for each other, and y is read and written
-// once.
+// One team per k whose id did not occur before; it adds all slices with that id, in order.
 template <class A>
 struct ScatterAdd {
-  static constexpr int columns = 8;
-
   Slices slices;
   std::int64_t width;
   std::int64_t each;  // ids per slice
@@ -76,45 +72,26 @@ struct ScatterAdd {
     double before = 0;
     for (std::int64_t j = team.rank(); j < k; j += team.size()) before += id_at(j) == id ? 1 : 0;
     if (team.fold(Folding{Reduction::sum}, before) > 0) return;
-    for (std::int64_t first = 0; first < width; first += columns * team.size())
-      add(team, k, id, first + team.rank());
-  }
-
- private:
-  // Adds to columns first, first + size, ...
-  template <class Team>
-  HD void add(const Team& team, std::int64_t k, std::int64_t id, std::int64_t first) const {
-    const int axis = slices.axis;
-    A sum[columns];
-    std::int64_t from[columns], to[columns];
-    for (int c = 0; c < columns; ++c) {
-      const std::int64_t column = first + c * team.size();
-      if (column >= width) continue;
-      from[c] = slices.offset(x, column);
-      to[c] = slices.offset(y, column) + id * y.stride[axis];
-      sum[c] = load_as<A>(y.data, y.dtype, to[c]);
-    }
-    for_each_slice(team, k, id, [&](std::int64_t slice) {
-      for (int c = 0; c < columns; ++c) {
-        if (first + c * team.size() < width)
-          sum[c] += load_as<A>(x.data, x.dtype, from[c] + slice * x.stride[axis]);
-      }
-    });
-    for (int c = 0; c < columns; ++c) {
-      if (first + c * team.size() < width) store_as(sum[c], y.data, y.dtype, to[c]);
-    }
-  }
-  // Calls f(slice) for the slices with this id, in order, of which k has the first.
-  template <class Team, class F>
-  HD void for_each_slice(const Team& team, std::int64_t k, std::int64_t id, F f) const {
     const std::int64_t count = ids.size[0];
     for (std::int64_t first = k; first < count; first += team.size()) {
       const std::int64_t mine = first + team.rank();
       const double found = mine < count && id_at(mine) == id ? 1 : 0;
       if (team.fold(Folding{Reduction::sum}, found) == 0) continue;
       for (std::int64_t j = first; j < first + team.size() && j < count; ++j) {
-        if (id_at(j) == id) f(j / each);
+        if (id_at(j) == id) add(team, j, id);
       }
+    }
+  }
+
+ private:
+  template <class Team>
+  HD void add(const Team& team, std::int64_t k, std::int64_t id) const {
+    const int axis = slices.axis;
+    for (std::int64_t i = team.rank(); i < width; i += team.size()) {
+      const std::int64_t to = slices.offset(y, i) + id * y.stride[axis];
+      const std::int64_t from = slices.offset(x, i) + k / each * x.stride[axis];
+      store_as(load_as<A>(y.data, y.dtype, to) + load_as<A>(x.data, x.dtype, from), y.data, y.dtype,
+               to);
     }
   }
 };

@@ -24,8 +24,6 @@ ALLOWED = {
     "ClipSample": LIMIT._replace(stack=16, spills=40),
     "DecideGroup": LIMIT._replace(registers=73, stack=128),
     "Normalize": LIMIT._replace(stack=8, spills=32),
-    # Its threads keep eight sums and their places.
-    "ScatterAdd": LIMIT._replace(registers=128),
     "StridedFill": LIMIT._replace(stack=128),
     "UpdateEach": LIMIT._replace(stack=24),
     "Bernoulli": LIMIT._replace(stack=16),
