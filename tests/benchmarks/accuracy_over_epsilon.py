@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains a program's model at several epsilons and without privacy, with three seeds each, and draws the accuracy.
+"""Trains a program's model at several epsilons and without privacy, with three seeds each, and draws the accuracy, or
+the nats per character of a language model.
 
 usage: accuracy_over_epsilon.py --out PICTURE.svg --title TEXT [--ordinary OPTIONS] -- COMMAND...
 
@@ -23,8 +24,8 @@ SEEDS = (1, 2, 3)
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 60, 20, 30, 40
 
 
-def accuracy(command):
-    """The test accuracies and seconds of the seeds."""
+def test_results(command):
+    """The test results of the seeds, accuracies in percent, and their seconds and units."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "run.json")
@@ -32,22 +33,26 @@ def accuracy(command):
             subprocess.run([*command, "--seed", str(seed), "--quiet", "--json", str(path)], check=True,
                            stdout=subprocess.DEVNULL)
             report = json.loads(path.read_text(encoding="utf-8"))
-            results.append((report["test_accuracy"], report["seconds"]))
+            if "test_accuracy" in report:
+                results.append((100 * report["test_accuracy"], report["seconds"], " %"))
+            else:
+                results.append((report["test_nats_per_character"], report["seconds"], ""))
     return results
 
 
-def picture(title, points, ordinary):
+def picture(title, points, ordinary, unit):
     """A chart as SVG: the median and the seeds at each epsilon, and a line for ordinary training."""
     values = [value for _, seeds in points for value in seeds] + [ordinary]
-    low, high = math.floor(100 * min(values) - 0.5), math.ceil(100 * max(values) + 0.5)
+    step = next(s for s in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if max(values) - min(values) < 7 * s)
+    low, high = math.floor(min(values) / step), math.ceil(max(values) / step)
     end = WIDTH - RIGHT
     x = lambda epsilon: LEFT + (math.log2(epsilon) + 1) / 4 * (end - LEFT)
-    y = lambda value: TOP + (high - 100 * value) / (high - low) * (HEIGHT - TOP - BOTTOM)
+    y = lambda value: TOP + (high - value / step) / (high - low) * (HEIGHT - TOP - BOTTOM)
     parts = [f'<text x="{LEFT}" y="18">{title}</text>']
-    for tick in range(low, high + 1, max(1, (high - low) // 6)):
-        at = y(tick / 100)
+    for tick in range(low, high + 1):
+        at = y(tick * step)
         parts.append(f'<line x1="{LEFT}" x2="{end}" y1="{at:.1f}" y2="{at:.1f}" stroke="#dddddd"/>'
-                     f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick} %</text>')
+                     f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick * step:.3g}{unit}</text>')
     parts += [f'<text x="{x(epsilon):.1f}" y="{HEIGHT - 20}" text-anchor="middle">ε = {epsilon:g}</text>'
               for epsilon, _ in points]
     parts.append(f'<line x1="{LEFT}" x2="{end}" y1="{y(ordinary):.1f}" y2="{y(ordinary):.1f}" '
@@ -68,19 +73,20 @@ def main():
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     base = options.command[:options.command.index("--preset")] if "--preset" in options.command else options.command
-    plain = accuracy([*(base if options.ordinary else options.command), *shlex.split(options.ordinary), "--no-privacy"])
-    ordinary = statistics.median(value for value, _ in plain)
+    base = base if options.ordinary else options.command
+    plain = test_results([*base, *shlex.split(options.ordinary), "--no-privacy"])
+    ordinary = statistics.median(value for value, *_ in plain)
     points = []
     print("| ε | three seeds | median | seconds |\n|--:|---|--:|--:|")
     for epsilon in EPSILONS:
-        results = accuracy([*options.command, "--epsilon", str(epsilon)])
-        seeds = [value for value, _ in results]
+        results = test_results([*options.command, "--epsilon", str(epsilon)])
+        seeds = [value for value, *_ in results]
         points.append((epsilon, seeds))
-        print(f"| {epsilon:g} | {', '.join(f'{100 * value:.2f}' for value in seeds)} | {100 * statistics.median(seeds):.2f} | "
-              f"{statistics.median(seconds for _, seconds in results):.1f} |", flush=True)
-    print(f"| none | {', '.join(f'{100 * value:.2f}' for value, _ in plain)} | {100 * ordinary:.2f} | "
-          f"{statistics.median(seconds for _, seconds in plain):.1f} |")
-    options.out.write_text(picture(options.title, points, ordinary), encoding="utf-8")
+        print(f"| {epsilon:g} | {', '.join(f'{value:.2f}' for value in seeds)} | {statistics.median(seeds):.2f} | "
+              f"{statistics.median(seconds for _, seconds, _ in results):.1f} |", flush=True)
+    print(f"| none | {', '.join(f'{value:.2f}' for value, *_ in plain)} | {ordinary:.2f} | "
+          f"{statistics.median(seconds for _, seconds, _ in plain):.1f} |")
+    options.out.write_text(picture(options.title, points, ordinary, plain[0][2]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ SMALL = {
                      "--threads", "1", *PRIVATE],
     "tabular people": ["--out", "people.csv", "--rows", "10"],
     "images shapes": ["--out", "drawn", "--count", "10"],
+    "text sentences": ["--out", "drawn", "--count", "10"],
 }
 NUMBERS = set("NXDEQP")
 # Kinds of values that every option refuses, and kinds that an option with a number refuses.
