@@ -41,6 +41,10 @@ std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
       error = std::current_exception();
       told.add(outcome_of(thrown));
       told.add_all(std::string(thrown.what()));
+    } catch (...) {
+      error = std::current_exception();
+      told.add(Outcome::other_error);
+      told.add_all(std::string("an exception of an unknown type"));
     }
   }
   UnpackedValues values(ranks.tell(place, std::move(told).take()));
@@ -66,6 +70,9 @@ void fail_together(Ranks& ranks, const std::function<void()>& f) {
     throw;
   } catch (const std::exception& error) {
     ranks.fail(error.what());
+    throw;
+  } catch (...) {
+    ranks.fail("an exception of an unknown type");
     throw;
   }
 }

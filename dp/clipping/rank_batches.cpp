@@ -4,12 +4,26 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/io/xxh64.h"
 #include "core/ranks/ranks.h"
 #include "dp/clipping/clipper.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::inline dp {
 
 namespace {
+
+// A hash of the parameters' values, in the 48 bits that a double compares exactly.
+double hash_of_values(const std::vector<ClipGroup>& groups) {
+  std::uint64_t hash = 0;
+  for (const ClipGroup& group : groups) {
+    for (const Parameter* parameter : group.parameters) {
+      const Tensor value = contiguous(parameter->value).to(cpu);
+      hash = xxh64({static_cast<const std::byte*>(value.view().data), value.bytes()}, hash);
+    }
+  }
+  return static_cast<double>(hash >> 16);
+}
 
 // One rank's part of a batch, as it tells the others: the number of units, and what must be equal
 // on all ranks.
@@ -18,6 +32,7 @@ std::vector<double> part_of_batch(const Clipper& clipper) {
                            clipper.loss_scale()};
   const std::vector<double> bounds = clipper.bounds();
   part.insert(part.end(), bounds.begin(), bounds.end());
+  part.push_back(hash_of_values(clipper.groups()));
   return part;
 }
 
@@ -37,7 +52,9 @@ OwnUnits own_units(const Clipper& clipper, Ranks& ranks) {
   OwnUnits own;
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
     check(std::equal(parts[rank].begin() + 1, parts[rank].end(), parts[0].begin() + 1),
-          "Clipper: rank {} clips with other bounds or another loss scale than rank 0", rank);
+          "Clipper: rank {} clips with other bounds, another loss scale or other values of the "
+          "parameters than rank 0",
+          rank);
     if (rank == static_cast<std::size_t>(ranks.rank())) own.first = own.of_all_ranks;
     own.of_all_ranks += static_cast<std::size_t>(parts[rank][0]);
   }

@@ -18,8 +18,8 @@ struct OwnUnits {
   std::size_t first = 0, of_all_ranks = 0;
 };
 
-// Collective. Throws std::invalid_argument if a rank clips with other bounds, another loss scale or
-// another sensitivity than rank 0.
+// Collective. Throws std::invalid_argument if a rank clips with other bounds, another loss scale,
+// another sensitivity or other values of the parameters than rank 0.
 OwnUnits own_units(const Clipper& clipper, Ranks& ranks);
 
 // Adds up the ranks' counts, which are multiples of 1/2, on rank 0; the others get zeros.

@@ -108,8 +108,12 @@ struct EngineOptions {
   // for some of the elements. f32 weights have the same bits for every number of ranks; sums for
   // f64 parameters are added in the order of ranks, and the same up to rounding. Units of several
   // rows go to ranks by whole physical batches: set a physical_batch that makes enough of them. The
-  // engine refuses differences between ranks (data are not compared) and, on several, a memory
-  // limit, floating-point noise, a GPU, and rules that need whole parameters (Lamb).
+  // engine refuses differences between ranks in options, values, and the bits of their arithmetic,
+  // and, on several, a memory limit, floating-point noise, a GPU, and rules that need whole
+  // parameters (Lamb).
+  //
+  // The data must be EQUAL on all ranks: closures cannot be compared, a unit that leaves the data
+  // may move others to another rank, and with other data there the sensitivity does not hold.
   std::shared_ptr<Ranks> ranks = nullptr;
 };
 

@@ -362,10 +362,13 @@ void Engine::Parts::load_together(const TensorFile& file) {
     state = engine_state(file);
     check_state(state);
   });
-  state.mechanism = shared->own(state.mechanism, summed_parameters());
+  fail_together(shared->ranks(),
+                [&] { state.mechanism = shared->own(state.mechanism, summed_parameters()); });
   by_rank_0(options.ranks, "Engine::load_state", [&] { load(state); });
   share_progress();
-  if (!leads()) mechanism->load_state(state.mechanism);
+  fail_together(shared->ranks(), [&] {
+    if (!leads()) mechanism->load_state(state.mechanism);
+  });
 }
 
 void Engine::Parts::load(const EngineState& state) {

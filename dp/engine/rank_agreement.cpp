@@ -4,6 +4,8 @@
 #include <map>
 #include <span>
 
+#include "autograd/ops/conv_pool.h"
+#include "autograd/ops/elementwise.h"
 #include "core/io/xxh64.h"
 #include "core/join.h"
 #include "core/ranks/on_rank_0.h"
@@ -40,7 +42,7 @@ std::string hash_of(const Tensor& value) {
 // A hash of the rows of the first units: the functions themselves cannot be compared.
 std::string rows_text(std::int64_t population, const EngineOptions& options) {
   if (!options.rows_of_unit) return "unset";
-  constexpr std::int64_t compared = 4096;
+  constexpr std::int64_t compared = std::int64_t{1} << 20;
   std::vector<std::int64_t> all;
   for (std::int64_t unit = 0; unit < std::min(population, compared); ++unit) {
     const std::vector<std::int64_t> rows = options.rows_of_unit(unit);
@@ -48,6 +50,22 @@ std::string rows_text(std::int64_t population, const EngineOptions& options) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return hash(std::as_bytes(std::span(all)));
+}
+
+// The bits of products, convolutions and exponentials, which differ between kinds of processors and
+// between libraries. A unit may be computed by one rank or by another, so they must be equal.
+std::string arithmetic() {
+  std::vector<float> numbers(4 * 3 * 16 * 16);
+  for (std::size_t k = 0; k < numbers.size(); ++k)
+    numbers[k] = static_cast<float>(k * 7919 % 1009) / 997;
+  const Tensor pictures = Tensor::from(numbers, {4, 3, 16, 16});
+  const Tensor filters = Tensor::from(
+      std::vector<float>(numbers.begin(), numbers.begin() + 8 * 3 * 3 * 3), {8, 3, 3, 3});
+  const Tensor matrix = Tensor::from(numbers, {64, 48});
+  Tape tape;
+  const Var filtered = tanh(conv(tape.input(pictures), tape.constant(filters)));
+  return hash_of(filtered.value()) + " " +
+         hash_of(gemm(matrix, contiguous(matrix.transpose(0, 1))));
 }
 
 void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
@@ -77,6 +95,8 @@ void add_batches(std::vector<Fact>& facts, std::int64_t population, const Engine
   facts.emplace_back("max_batch_size", fmt::format("{}", options.max_batch_size));
   facts.emplace_back("groups_in_cycle", fmt::format("{}", options.groups_in_cycle));
   facts.emplace_back("physical_batch", fmt::format("{}", options.memory.rows()));
+  facts.emplace_back("accumulation", fmt::format("{}", options.memory.accumulation.value_or(0)));
+  facts.emplace_back("checkpoint", memory::checkpoint_text(options.memory.checkpoint));
   facts.emplace_back("precision", memory::precision_text(options.memory.precision));
   facts.emplace_back("rows_of_unit", rows_text(population, options));
   facts.emplace_back("mean_of_rows", fmt::format("{}", options.mean_of_rows));
@@ -86,9 +106,9 @@ void add_batches(std::vector<Fact>& facts, std::int64_t population, const Engine
 void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptions& options) {
   for (const ClipGroup& group : clip_groups(model, options)) {
     std::string members;
-    for (const auto& [parameter_name, parameter] : model.named_parameters()) {
-      if (std::ranges::find(group.parameters, parameter) != group.parameters.end())
-        members += " " + parameter_name;
+    for (const Parameter* member : group.parameters) {
+      for (const auto& [parameter_name, parameter] : model.named_parameters())
+        if (parameter == member) members += " " + parameter_name;
     }
     facts.emplace_back("clip bound", fmt::format("{} for{}", group.bound, members));
   }
@@ -190,7 +210,7 @@ void compare(const Said& rank_0, const Said& other, std::size_t rank,
 std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
                                std::int64_t population, const EngineOptions& options,
                                const Ledger& ledger) {
-  std::vector<Fact> facts{{"ledger's run", ledger.run_id()}};
+  std::vector<Fact> facts{{"ledger's run", ledger.run_id()}, {"arithmetic", arithmetic()}};
   add_privacy(facts, options);
   add_batches(facts, population, options);
   add_clipping(facts, model, options);
@@ -220,10 +240,15 @@ void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int
                      std::vector<std::string> problems) {
   const std::vector<std::string> more = rank_problems(options, ledger);
   problems.insert(problems.end(), more.begin(), more.end());
-  const Said own{facts_of_run(model, optimizer, population, options, ledger), problems};
+  Said own{{}, problems};
+  try {
+    own.facts = facts_of_run(model, optimizer, population, options, ledger);
+  } catch (const std::exception& error) {
+    own.problems.emplace_back(error.what());  // of a function of the user's
+  }
   const auto all = options.ranks->collect("Engine: options", packed(own));
   by_rank_0(options.ranks, "Engine: agreement", [&] {
-    std::vector<std::string> found = problems;
+    std::vector<std::string> found = own.problems;
     for (std::size_t rank = 1; rank < all.size(); ++rank)
       compare(own, unpacked(all[rank]), rank, found);
     check(found.empty(), "Engine: {}", join(found, "\nEngine: "));

@@ -93,7 +93,8 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
   const auto save = [&] {
     if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
   };
-  const bool released = saved && checkpoint_mark(options.save).releases > 0;
+  const bool released = saved && told(options.engine.ranks, "train: releases",
+                                      [&] { return checkpoint_mark(options.save).releases > 0; });
   if (saved) load_checkpoint(options.save, model, optimizer, engine);
   save();  // a failure to save shows before the first release
   if (options.standardize && !released) {
@@ -104,8 +105,8 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
     const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
       return loss_of(model, loss, tape, loader.batch(rows));
     });
-    if (on_step && !told(engine.ranks(), "train: on_step", [&] { return on_step(report, engine); }))
-      break;
+    const auto goes_on = [&] { return !on_step || on_step(report, engine); };
+    if (!told(engine.ranks(), "train: on_step", goes_on)) break;
     if (report.step % options.save_every == 0) save();
   }
   save();

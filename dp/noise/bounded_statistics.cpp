@@ -106,7 +106,7 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
   const auto& [ranges, sums, sensitivity, draw] = present(statistics.sums_);
   const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   check_scale(scale, std::ssize(sums));
-  record(draw, ledger, budget_check);
+  record(draw, nullptr, ledger, budget_check);
   std::vector<double> means = noisy(sums, scale);
   for (std::size_t k = 0; k < means.size(); ++k) means[k] = ranges[k].from_unit(means[k]);
   return means;

@@ -40,8 +40,22 @@ NoisyGradient Mechanism::update(ClippedSum sum, Ledger& ledger, nn::Optimizer& o
   return release(std::move(sum), ledger, &optimizer, budget_check, unclipped_count_stddev);
 }
 
-void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
+namespace {
+
+// Null for one rank.
+const Ranks* several(const Ranks* ranks) {
+  return ranks != nullptr && ranks->size() > 1 ? ranks : nullptr;
+}
+
+}  // namespace
+
+// Ranks that charge one ledger must release parts of one sum: if each released a sum of its own,
+// one charge would pay for several releases.
+void Mechanism::record(const SampledBatch& draw, const Ranks* ranks, Ledger& ledger,
                        const Ledger::BudgetCheck& budget_check) {
+  check(several(ranks) == several(ledger.ranks().get()), "release: a sum of {} with a ledger of {}",
+        several(ranks) ? "several ranks" : "one rank",
+        several(ledger.ranks().get()) ? "several ranks" : "one rank");
   if (ledger.population() != draw.population()) ledger.set_population(draw.population());
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
@@ -105,7 +119,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   if (optimizer != nullptr) update.make_step(*optimizer, stddev * stddev);
   // A release that was charged must be completed, so the memory limit does not apply from here on.
   const LimitExemption exemption;
-  record(draw, ledger, budget_check);
+  record(draw, shards ? &shards->ranks() : nullptr, ledger, budget_check);
   add_noise(update, scale);
   sums.clear();  // frees memory
   if (unclipped_count_stddev == 0)

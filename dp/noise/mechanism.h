@@ -14,6 +14,7 @@ namespace sotto {
 namespace nn {
 class Optimizer;
 }  // namespace nn
+class Ranks;
 }  // namespace sotto
 
 namespace sotto::inline dp {
@@ -124,7 +125,8 @@ class Mechanism {
   NoisyGradient release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
                         const Ledger::BudgetCheck& budget_check, double unclipped_count_stddev);
   void check_independent() const;
-  void record(const SampledBatch& draw, Ledger& ledger, const Ledger::BudgetCheck& budget_check);
+  void record(const SampledBatch& draw, const Ranks* ranks, Ledger& ledger,
+              const Ledger::BudgetCheck& budget_check);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 

@@ -1,4 +1,5 @@
 // Planted faults of engines on several ranks: each is an error that names it, on every rank.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <fstream>
@@ -7,6 +8,9 @@
 #include "core/io/safetensors.h"
 #include "core/ranks/rank_failure.h"
 #include "dp/clipping/clipper.h"
+#include "dp/noise/bounded_statistics.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/poisson_samplers.h"
 #include "dp/sampling/sampler.h"
 #include "nn/optim/shards.h"
 #include "tests/support/catch.h"
@@ -92,8 +96,55 @@ TEST_CASE("an option, weight or rate of one rank alone is an error that names it
                   training.optimizer->set_learning_rate(0.02);
                 }),
                 "optimizer's group is rate 0.02"));
+  CHECK(all_say(errors_with([](auto&, EngineOptions& options) { options.memory.checkpoint = 2; }),
+                "checkpoint is 2 on rank 2"));
+  CHECK(all_say(errors_with([](auto&, EngineOptions& options) {
+                  options.rows_of_unit = [](std::int64_t) -> std::vector<std::int64_t> {
+                    throw std::runtime_error("no rows here");
+                  };
+                }),
+                "no rows here"));
   CHECK(all_say(errors_with([](auto&, EngineOptions& options) { options.steps = -1; }),
                 "rank 2: -1 steps"));
+}
+
+TEST_CASE("the order of parameters within a clip group is compared") {
+  const Errors all = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+    EngineOptions options = noisy(ranks);
+    options.groups = {{.parameters = training.model.parameters(), .bound = 1}};
+    if (ranks->rank() == 1) std::ranges::reverse(options.groups[0].parameters);
+    Engine(training.model, *training.optimizer, population, in_memory(ranks), options);
+  });
+  CHECK(all_say(all.texts, "clip bound is 1 for 3.bias"));
+}
+
+TEST_CASE("one charge of several ranks pays for no sum of one rank alone") {
+  const Errors all = errors(2, [&](RankTraining&, const std::shared_ptr<Ranks>& ranks) {
+    Ledger ledger = in_memory(ranks);
+    PoissonSampler sampler(population, 0.5);
+    StatisticSum sum({{0, 1}});
+    const std::vector<double> value{0.5};
+    SampledBatch draw = sampler.draw();
+    for (std::size_t k = 0; k < draw.units().size(); ++k) sum.add(value);
+    GaussianMechanism(1).release(sum.finish(std::move(draw)), ledger);
+  });
+  CHECK(all_say(all.texts, "a sum of one rank with a ledger of several ranks"));
+}
+
+TEST_CASE("values that one rank changes between steps end the next step") {
+  const Errors all = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+    Engine engine(training.model, *training.optimizer, population, in_memory(ranks), noisy(ranks));
+    const auto step = [&] {
+      engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+        const Dataset batch = training.data.batch(rows);
+        return cross_entropy(training.model(tape.input(batch.inputs)), batch.targets);
+      });
+    };
+    step();
+    if (ranks->rank() == 1) training.model.parameters()[0]->value.data<float>()[17] += 0x1p-20F;
+    step();
+  });
+  CHECK(all_say(all.texts, "other values of the parameters"));
 }
 
 TEST_CASE("what several ranks cannot do is refused when the engine is made") {
