@@ -366,9 +366,8 @@ void Engine::Parts::load_together(const TensorFile& file) {
                 [&] { state.mechanism = shared->own(state.mechanism, summed_parameters()); });
   by_rank_0(options.ranks, "Engine::load_state", [&] { load(state); });
   share_progress();
-  fail_together(shared->ranks(), [&] {
-    if (!leads()) mechanism->load_state(state.mechanism);
-  });
+  if (leads()) return;
+  fail_together(shared->ranks(), [&] { mechanism->load_state(state.mechanism); });
 }
 
 void Engine::Parts::load(const EngineState& state) {
