@@ -6,6 +6,7 @@
 
 namespace sotto {
 
+// A launcher and the number of processes that it started.
 struct Launcher {
   std::string name;  // for people
   std::string mpi;   // "openmpi" or "mpich": the library that it speaks to

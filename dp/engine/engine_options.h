@@ -102,7 +102,8 @@ struct EngineOptions {
   memory::LossScaling loss_scaling = {};
   // The seed of public randomness, such as dropout.
   std::uint64_t seed = 0;
-  // The ranks of a distributed run; null or one: an ordinary one. Every rank runs the same program
+  // The ranks of a distributed run; one rank: an ordinary run; null: the same, refused in one of
+  // several processes of mpirun or srun. Every rank runs the same program
   // with the same data and options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches;
   // each rank computes some blocks of units, and draws the noise and keeps the optimizer's state
   // for some of the elements. f32 weights have the same bits for every number of ranks; sums for

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/ranks/launcher.h"
 #include "dp/accounting/truncation.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/disjoint_rows.h"
@@ -207,6 +208,17 @@ void check_sampling(Problems& problems, std::int64_t population, const EngineOpt
                   "a noise_strategy with floating-point noise");
 }
 
+// Processes that were launched together, and do not know of each other, would each train alone and
+// charge the same ledger.
+void check_launcher(Problems& problems, const EngineOptions& options) {
+  if (options.ranks) return;
+  const std::optional<Launcher> launcher = launcher_of_process();
+  problems.unless(!launcher || launcher->size == 1,
+                  "one of {} processes of {} would train alone: EngineOptions::ranks is "
+                  "launched_ranks(), or a OneRank for a training of its own",
+                  launcher ? launcher->size : 1, launcher ? launcher->name : "");
+}
+
 }  // namespace
 
 std::vector<ClipGroup> clip_groups(nn::Module& model, const EngineOptions& options) {
@@ -246,6 +258,7 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
                                          std::int64_t population, const EngineOptions& options,
                                          const LedgerHeader& header) {
   Problems problems;
+  check_launcher(problems, options);
   check_privacy(problems, population, options);
   check_sizes(problems, population, options);
   check_sampling(problems, population, options, header.relation);

@@ -18,6 +18,13 @@ def without_checksum(checkpoint):
     return checkpoint.replace(b"sotto.xxh64", b"other.xxh64")
 
 
+class WrongLaunch(Case):
+    def test_one_of_several_processes_does_not_train_alone(self):
+        ended = run(*SMALL, "--no-privacy", env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2"})
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("one of 2 processes of Open MPI's mpirun", ended.stderr)
+
+
 class WrongArguments(Case):
     def test_each_is_refused_in_one_line_with_status_2(self):
         save = self.path("model")

@@ -1,9 +1,11 @@
 // Common mistakes of users: each is an error that says what to do, and costs nothing.
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "core/devices.h"
+#include "core/ranks/one_rank.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_training.h"
@@ -49,6 +51,20 @@ struct Attempt {
   nn::Sgd optimizer{model, {.learning_rate = 0.1}};
   Ledger ledger;
 };
+
+TEST_CASE("one of several launched processes trains alone only if it says so") {
+  Attempt t;
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    setenv(variable, "1", 1);
+    t.engine();
+    setenv(variable, "2", 1);
+    CHECK(throws([&] { t.engine(); }, "one of 2 processes of"));
+    EngineOptions alone;
+    alone.ranks = std::make_shared<OneRank>();
+    t.engine(alone);
+    unsetenv(variable);
+  }
+}
 
 TEST_CASE("a mean over the batch is refused with what to return instead") {
   Attempt t;
