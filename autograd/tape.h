@@ -73,10 +73,12 @@ class Tape {
   // means all. They have no gradient. Throws std::invalid_argument on a tape that is not private,
   // in a segment, for weights of another shape than [n], and if the tape has some already.
   void set_sample_weights(const Var& weights, std::vector<const Parameter*> parameters = {});
+  // The weights, and the parameters that they are for.
   struct SampleWeights {
-    Tensor values;  // undefined: none
-    std::vector<const Parameter*> parameters;
+    Tensor values;                             // [n]; undefined: none
+    std::vector<const Parameter*> parameters;  // empty: all
   };
+  // Those of set_sample_weights().
   const SampleWeights& sample_weights() const { return sample_weights_; }
 
   // The state of the tape after backward: emptied, or complete for another backward.

@@ -36,6 +36,7 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   // The device.
   Device device() const { return device_; }
+  // True if an allocator's block holds the bytes.
   bool in_block() const { return block_ != nullptr; }
 
  private:

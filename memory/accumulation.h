@@ -56,10 +56,11 @@ class Accumulation {
   Result mean_gradient(const Loss& loss, std::span<const std::int64_t> rows,
                        const nn::Optimizer& optimizer, const TapeOptions& options = {});
 
+  // A physical batch: rows first .. end - 1.
+  using Run = std::function<void(Tape& tape, std::int64_t first, std::int64_t end)>;
   // Calls run(tape, first, end) for each physical batch of a batch of `rows` rows, in order, with a
   // tape as mean_gradient() makes it. When memory runs out the call is repeated with fewer rows: it
   // must not have changed anything. Throws std::invalid_argument if a limit has no plan yet.
-  using Run = std::function<void(Tape& tape, std::int64_t first, std::int64_t end)>;
   void over(std::int64_t rows, const nn::Optimizer& optimizer, const TapeOptions& options,
             const Run& run);
 

@@ -7,8 +7,9 @@
 
 namespace sotto::multilevel {
 
-// <a, b> and |a|, added in double.
+// <a, b>, added in double.
 double inner_product(const Gradients& a, const Gradients& b);
+// |a|, added in double.
 double norm(const Gradients& a);
 // factor a, in new tensors.
 Gradients scaled(const Gradients& a, double factor);
@@ -21,6 +22,7 @@ Gradients ordered(const Gradients& gradients, const std::vector<Parameter*>& par
 // back, so that they have the same bits as before.
 class Shifted {
  public:
+  // The parameters are those of `direction`.
   Shifted(const Gradients& direction, double factor);
   Shifted(const Shifted&) = delete;
   Shifted& operator=(const Shifted&) = delete;
@@ -34,6 +36,7 @@ class Shifted {
 // Makes `wanted`, out of `all`, the only trainable parameters while it lives.
 class OnlyTrainable {
  public:
+  // The parameters must outlive it.
   OnlyTrainable(const std::vector<Parameter*>& all, const std::vector<Parameter*>& wanted);
   OnlyTrainable(const OnlyTrainable&) = delete;
   OnlyTrainable& operator=(const OnlyTrainable&) = delete;

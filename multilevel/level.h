@@ -13,6 +13,7 @@
 
 namespace sotto::multilevel {
 
+// Tensors of a state, by their names.
 using NamedTensors = std::map<std::string, Tensor>;
 
 // Thrown where a gradient in f16 overflowed: the update that needs it is skipped.
@@ -20,6 +21,7 @@ struct GradientOverflow : std::runtime_error {
   GradientOverflow() : std::runtime_error("multilevel: a gradient in f16 overflowed") {}
 };
 
+// A problem in training. Levels makes one for each problem; responses get the one below.
 class Level {
  public:
   // `everything` are the parameters of all problems.
@@ -28,23 +30,28 @@ class Level {
   // For responses: everything is at the parameters as they are now and on the last batch, with the
   // same dropout masks in all passes.
   const Problem& problem() const { return problem_; }
+  // The parameters that the optimizer holds.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   // The gradient of the mean loss by parameters of any problem; zeros for those it does not read.
   Gradients gradient(const std::vector<Parameter*>& by);
   // Calls run for each physical batch, with `by` alone trainable (Accumulation::over).
   void over_batch(const std::vector<Parameter*>& by, const std::function<void(Pass&)>& run);
+  // The number of rows of the last batch.
   std::int64_t rows() const { return std::ssize(rows_); }
+  // The present loss scale; 1 unless in f16.
   double loss_scale() const { return accumulation_.loss_scale().value(); }
   // The gradient of the last update, clipped, if the response keeps it.
   const Gradients& last_gradient() const;
   // Optimizer::state(); a parameter's tensors begin with name_of() and a dot.
   NamedTensors optimizer_state() const { return problem_.optimizer.state(named_); }
+  // The parameter's name in states. Throws std::invalid_argument for another problem's.
   const std::string& name_of(const Parameter* parameter) const;
 
   // While it lives, Pass::detach() gives the values at the parameters of the moment it is made; not
   // so with `hold` false.
   class DetachedHeld {
    public:
+    // Keeps the values of `level` from now on.
     explicit DetachedHeld(Level& level, bool hold = true);
     DetachedHeld(const DetachedHeld&) = delete;
     DetachedHeld& operator=(const DetachedHeld&) = delete;
@@ -61,11 +68,15 @@ class Level {
   void add(std::optional<Gradients> gradient);
   // Roll-back: keeps parameters and optimizer as they are, and takes them back.
   void keep();
+  // Takes back what keep() kept.
   void restore();
+  // Steps made.
   std::int64_t steps() const { return steps_; }
+  // The mean loss of the last step.
   double mean_loss() const { return mean_loss_; }
   // The names are those of state() of one problem.
   NamedTensors state() const;
+  // Throws as Levels::load_state() does.
   void load_state(const NamedTensors& state);
 
  private:

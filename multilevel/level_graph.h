@@ -10,10 +10,12 @@
 
 namespace sotto::multilevel {
 
+// An edge between two problems.
 struct Edge {
   std::string from, to;  // names of problems
 };
 
+// The graph of Levels.
 struct LevelOptions {
   // The parameters of `from` act on the solution of `to`, and `from` wants the gradient through it.
   std::vector<Edge> upper_to_lower = {};
@@ -27,21 +29,23 @@ struct LevelOptions {
 
 // A problem's turn in the pass of a leaf.
 struct Turn {
-  std::size_t problem;
+  std::size_t problem;  // its index
   // The turn, in the same pass, of the problem below that calls this one; none for the leaf.
   std::optional<std::size_t> called_by;
 };
 
+// The order of turns, and the paths of hypergradients.
 struct LevelPlan {
   // For each problem without one below it, the turns of its pass in order.
   std::vector<std::vector<Turn>> passes;
   // For each problem those next above and below it, and the chains r_1, ..., r_m from each problem
   // that it acts on up to one that its loss reads.
   struct Node {
-    std::vector<std::size_t> above, below;
-    std::vector<std::vector<std::size_t>> paths;
+    std::vector<std::size_t> above;               // next above
+    std::vector<std::size_t> below;               // next below
+    std::vector<std::vector<std::size_t>> paths;  // the chains
   };
-  std::vector<Node> nodes;
+  std::vector<Node> nodes;  // one for each problem
 };
 
 // Throws std::invalid_argument with everything that is wrong with problems and edges.

@@ -31,10 +31,11 @@ class Levels {
   // Makes `iterations` steps, or fewer: stops after a step for which `go_on` is false.
   void run(std::int64_t iterations, const std::function<bool()>& go_on = {});
 
+  // Calls of step() so far, those before a loaded state included.
   std::int64_t iterations() const { return iterations_; }
-  // The steps that a problem has made, and the mean loss of its last one. Throw
-  // std::invalid_argument for a name without a problem.
+  // The steps that a problem has made. Throws std::invalid_argument for a name without a problem.
   std::int64_t steps(const std::string& problem) const { return level(problem).steps(); }
+  // The mean loss of a problem's last step. Throws as steps() does.
   double loss(const std::string& problem) const { return level(problem).mean_loss(); }
 
   // Everything that the next step depends on, for save_safetensors(): variables, optimizers,

@@ -12,6 +12,7 @@ namespace sotto::multilevel {
 // The values of Pass::detach() in one batch, in the order of its calls.
 class DetachedValues {
  public:
+  // The values that later passes get.
   enum class Mode {
     present,  // each pass has its own values
     record,   // the same, and they are kept
@@ -43,8 +44,9 @@ class Pass {
   Pass(Tape& tape, std::span<const std::int64_t> rows, std::int64_t first, DetachedValues& detached)
       : tape(tape), rows(rows), first_(first), detached_(detached) {}
 
-  Tape& tape;
-  std::span<const std::int64_t> rows;
+  Tape& tape;                          // of this physical batch
+  std::span<const std::int64_t> rows;  // their numbers in the data
+  // The place of rows[0] in the batch.
   std::int64_t first() const { return first_; }
 
   // x as a constant, with derivative zero; where a response moves the parameters, it keeps the

@@ -19,11 +19,13 @@ class Level;
 
 // The variables of a problem: the parameters of a module, or bare ones with their names.
 struct Variables {
+  // All parameters of a module, which must outlive this.
   Variables(nn::Module& module) : parameters(module.named_parameters()), module(&module) {}
+  // Bare parameters, which must outlive this.
   Variables(nn::NamedParameters named) : parameters(std::move(named)) {}
 
-  nn::NamedParameters parameters;
-  nn::Module* module = nullptr;  // null for bare parameters
+  nn::NamedParameters parameters;  // with their names
+  nn::Module* module = nullptr;    // null for bare parameters
 };
 
 // One loss for each row, [rows]. It may read the parameters of every problem, which are constants
@@ -44,7 +46,7 @@ struct Response {
   // v has an entry for each parameter of the lower problem, the result one for each of `u`.
   using Apply =
       std::function<Gradients(Level& lower, const Gradients& v, const std::vector<Parameter*>& u)>;
-  Apply apply = {};
+  Apply apply = {};             // the map
   bool keeps_gradient = false;  // needs Level::last_gradient()
   bool needs_weights = false;   // needs Problem::weights
 };
@@ -52,12 +54,12 @@ struct Response {
 // Learns the variables that its optimizer holds; others are frozen. The loss that it minimises is
 // the mean over the rows of loss, or of weights(loss) loss.
 struct Problem {
-  std::string name;
-  Variables variables;
-  nn::Optimizer& optimizer;
-  Loss loss;
-  Weights weights = {};
-  Batches batches;
+  std::string name;          // in edges, states and errors
+  Variables variables;       // that it learns
+  nn::Optimizer& optimizer;  // of some of the variables
+  Loss loss;                 // of each row
+  Weights weights = {};      // of rows; none: 1
+  Batches batches;           // the rows of each step
   // Needed where a problem above acts on this one.
   Response response = {};
   // Steps between two turns of the problems above.
@@ -73,8 +75,8 @@ struct Problem {
   // Bounds the norm over all variables of each update's gradient; 0: none.
   double max_norm = 0;
   std::optional<nn::Schedule> schedule = {};  // by the number of updates
-  memory::Policy policy = {};
-  std::uint64_t seed = 0;  // of dropout
+  memory::Policy policy = {};                 // pieces, type and limit of a step
+  std::uint64_t seed = 0;                     // of dropout
   // Receives each update's gradients before they are clipped, and may change them.
   std::function<void(Gradients& gradients)> before_update = {};
   // Called after each update: projections.

@@ -12,9 +12,10 @@ namespace sotto::multilevel {
 
 // Derivatives along a direction d by differences: f(w + e d) for a few e, with e |d| = step.
 struct Differences {
-  double step = 0.01;
+  double step = 0.01;  // e |d|
   // central: error step^2; fourth: twice the passes, error step^4
-  enum class Order { central, fourth } order = Order::central;
+  enum class Order { central, fourth };
+  Order order = Order::central;  // of the difference
   // Pass::detach() gives the values at w, so that its derivative is zero. False: those at the moved
   // parameters (DARTS, Betty).
   bool hold_detached = true;
@@ -37,17 +38,19 @@ Response adam_derivative(const nn::AdamRule<false>& rule,
                          const Differences& differences = {.step = 1});
 // H^-1 = rate sum_{k=0..iterations} (1 - rate H)^k (Lorraine et al. 2020).
 struct NeumannSeries {
-  int iterations = 1;
-  double rate = 1;
+  int iterations = 1;                      // products with H
+  double rate = 1;                         // below 2 / the largest eigenvalue of H
   Differences differences = fourth_order;  // of products with H
 };
+// The response with H^-1 by that series.
 Response neumann(const NeumannSeries& series = {});
-// `iterations` steps of conjugate gradients for (H + damping) y = v from y = 0.
+// Steps of conjugate gradients for (H + damping) y = v from y = 0.
 struct ConjugateGradients {
-  int iterations = 1;
-  double damping = 0;
+  int iterations = 1;                      // steps
+  double damping = 0;                      // added to H's diagonal
   Differences differences = fourth_order;  // of products with H
 };
+// The response with H^-1 by those steps.
 Response conjugate_gradients(const ConjugateGradients& solver = {});
 
 }  // namespace sotto::multilevel

@@ -3,6 +3,7 @@
 
 namespace sotto {
 
+// The limits of launched_ranks().
 struct RankLimits {
   // A rank that sends nothing for so long is dead, stopped or unreachable; its communication
   // thread sends a heartbeat five times as often, whatever else the rank does.

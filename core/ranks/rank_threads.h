@@ -14,7 +14,7 @@ namespace sotto {
 // The processors that a rank may use.
 struct RankProcessors {
   std::array<char, 256> host{};  // its name
-  cpu_set_t mask{};
+  cpu_set_t mask{};              // its affinity mask
 };
 
 // The number of threads of a rank: a processor that k ranks of its host may use counts 1/k; at

@@ -14,15 +14,21 @@ namespace sotto {
 // used again; a destroyed one has been waited for. Throws RankFailure if a rank failed.
 class Pending {
  public:
+  // The work that remains, of one kind of ranks.
   class Work {
    public:
     virtual ~Work() = default;
+    // As Pending::wait().
     virtual void wait() = 0;
   };
+  // Without work there is nothing to wait for.
   explicit Pending(std::unique_ptr<Work> work = nullptr);
+  // The other one has nothing left to wait for.
   Pending(Pending&&) noexcept;
+  // Waits for its own work first.
   Pending& operator=(Pending&&) noexcept;
   ~Pending();
+  // Returns when the operation has ended. Throws RankFailure if a rank failed.
   void wait();
 
  private:
@@ -36,12 +42,17 @@ class Pending {
 // for. One thread at a time may call.
 class Ranks {
  public:
+  // Bytes to send, and memory for those to receive.
   using Bytes = std::span<const std::byte>;
+  // Memory for bytes to receive.
   using Room = std::span<std::byte>;
 
   virtual ~Ranks() = default;
+  // This rank's number, from 0.
   virtual int rank() const = 0;
+  // The number of ranks.
   virtual int size() const = 0;
+  // The number of ranks on this host, this one included.
   virtual int ranks_on_host() const = 0;
 
   // Sends send[k] to rank k and receives receive[k] from rank k; the block for oneself is copied.

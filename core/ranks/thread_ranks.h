@@ -11,8 +11,9 @@
 
 namespace sotto {
 
+// Times and faults of ranks that are threads, for tests.
 struct ThreadRanksOptions {
-  RankLimits limits{};
+  RankLimits limits{};  // after which a rank counts as failed
   // Planted times: each message arrives so late, or later if the bytes before it take longer.
   double latency_seconds = 0;
   double bytes_per_second = 0;  // of what one rank sends; 0: no limit
@@ -21,7 +22,7 @@ struct ThreadRanksOptions {
   // A planted fault: as if stopped (SIGSTOP), the rank sends nothing from its operation with this
   // number on; operations count from 1.
   int silent_rank = -1;
-  std::uint64_t silent_from = 0;
+  std::uint64_t silent_from = 0;  // that operation
 };
 
 // The ranks 0 .. size - 1, each for a thread of its own. Throws std::invalid_argument unless

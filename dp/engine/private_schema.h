@@ -9,9 +9,10 @@
 
 namespace sotto::inline dp {
 
+// The privacy that release_schema() spends.
 struct SchemaBudget {
-  double epsilon = 0.1;
-  double delta = 1e-5;
+  double epsilon = 0.1;  // of both releases together
+  double delta = 1e-5;   // the same
 };
 
 // Completes a draft (TableSchema::load_draft) from the rows of a table: finds range, mean and

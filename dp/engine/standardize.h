@@ -14,6 +14,7 @@ struct TableSchema;
 
 namespace sotto::inline dp {
 
+// Options of standardize().
 struct StandardizeOptions {
   // The layer that gets means and deviations: the model's first one.
   nn::Standardize* layer = nullptr;

@@ -108,6 +108,7 @@ class RMSNorm final : public Module {
 // standardize() (dp/engine/standardize.h).
 class Standardize final : public Module {
  public:
+  // Throws std::invalid_argument unless columns >= 1.
   explicit Standardize(std::int64_t columns);
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;

@@ -11,9 +11,11 @@
 
 namespace sotto::nn {
 
+// Options of RankSink.
 struct BucketSizes {
   // Gradients travel in buckets of so many bytes; the first is small, so that it leaves early.
-  std::size_t first = std::size_t{1} << 20, others = std::size_t{25} << 20;
+  std::size_t first = std::size_t{1} << 20;
+  std::size_t others = std::size_t{25} << 20;  // all after the first
 };
 
 // The sink of one ordinary (not private) backward on each rank. A bucket of gradients leaves for

@@ -45,7 +45,9 @@ class CorrelatedMechanism final : public Mechanism {
   explicit CorrelatedMechanism(NoisePlan plan, SecretRandom random = SecretRandom());
   ~CorrelatedMechanism() override;
 
-  static constexpr const char* memory_entry = "memory";  // i64 [slots, elements]
+  // Entries of state(). The past noise, i64 [slots, elements]:
+  static constexpr const char* memory_entry = "memory";
+  // The number of elements of which a rank holds the past noise:
   static constexpr const char* own_elements_entry = "own_elements";
 
   // The plan, as given.

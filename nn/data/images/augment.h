@@ -37,8 +37,8 @@ struct Views {
 
 // The number of a view, and of its record in the data set.
 struct RecordView {
-  std::int64_t record = 0;
-  std::int64_t view = 0;
+  std::int64_t record = 0;  // in the data set
+  std::int64_t view = 0;    // from 0
 };
 
 // Pictures [n, c, h, w] f32 on the CPU, of which picture k is number records[k] >= 0 of the data

@@ -45,10 +45,10 @@ ImageFolder read_image_folder(const std::string& folder, const ImageOptions& opt
 //   const ImageFiles files = list_image_folder("pets");
 //   BatchLoader loader([&](auto rows) { return files.batch(rows); }, device);
 struct ImageFiles {
-  std::vector<std::string> paths = {};
+  std::vector<std::string> paths = {};    // of the pictures, [n]
   Tensor targets = {};                    // [n] i64
   std::vector<std::string> classes = {};  // by number
-  ImageOptions options = {};
+  ImageOptions options = {};              // size and channels
 
   // Reads these pictures on all threads. Throws as read_images, and std::invalid_argument for a
   // number outside [0, n).
