@@ -6,7 +6,7 @@ a member, are Doxygen's, and in which headings of the pages have the anchors tha
 error.
 
 usage: doxygen.py ROOT FOLDER                    FOLDER/html/index.html is the first page
-       doxygen.py ROOT FOLDER --undocumented     counts the public declarations without a comment, and names them
+       doxygen.py ROOT FOLDER --undocumented     names the public declarations without a comment; fails if there are some
 """
 import argparse
 import pathlib
@@ -198,7 +198,7 @@ OUTPUT_DIRECTORY = "{folder}"
     if undocumented:
         missing = [line for line in made.stderr.splitlines() if " is not documented" in line]
         print("\n".join(missing) + f"\n{len(missing)} declarations without a comment")
-        return 0
+        return 1 if missing else made.returncode
     print(made.stderr + "\n".join(pages.problems), file=sys.stderr)
     return made.returncode or len(pages.problems)
 
