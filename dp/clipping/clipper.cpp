@@ -238,8 +238,9 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units);
   batch.weights = std::move(weights);
-  // Units of several rows are padded to the number of rows of the largest. Each unit is a term of
-  // its own, so that the padding affects the rounding of no other unit.
+  // Units of several rows are padded to the number of rows of the largest, and each unit is a term
+  // of its own: in a sum of several the padding would affect all of them
+  // (docs/appendix/proofs-rounding.md, "Open: units of several rows").
   if (grouping) batch.ends = {};
   graph_->failure_reason = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
