@@ -194,7 +194,7 @@ TEST_CASE("a rank's exception ends all ranks and names it") {
 
 TEST_CASE("a rank that falls silent fails the others, and itself by their notice") {
   const ThreadRanksOptions options{
-      .limits = {.silence_seconds = 0.5}, .silent_rank = 1, .silent_from = 2};
+      .limits = {.silence_seconds = 3}, .silent_rank = 1, .silent_from = 2};
   const auto body = [](Ranks& ranks) {
     step(ranks, "first");
     step(ranks, "second");
@@ -208,7 +208,7 @@ TEST_CASE("a rank that falls silent fails the others, and itself by their notice
 }
 
 TEST_CASE("a rank that computes past the limit of an operation is named") {
-  const ThreadRanksOptions options{.limits = {.silence_seconds = 2, .operation_seconds = 1}};
+  const ThreadRanksOptions options{.limits = {.silence_seconds = 5, .operation_seconds = 3}};
   std::promise<void> failed;
   const auto body = [&](Ranks& ranks) {
     step(ranks, "first");
@@ -225,7 +225,9 @@ TEST_CASE("a rank that computes past the limit of an operation is named") {
   REQUIRE(seen.size() == 2);
   CHECK(seen[0].rank() == 0);
   CHECK(contains(seen[0].cause(), "rank 1 has waited for it in operation 2, exchange \"second\""));
-  CHECK(contains(seen[0].ranks()[0].doing, "computes"));
+  // It may have come to the operation by the time of the notice.
+  const std::string& doing = seen[0].ranks()[0].doing;
+  CHECK((contains(doing, "computes") || contains(doing, "waits in operation")));
 }
 
 TEST_CASE("a rank that ends its run while others go on fails them") {
