@@ -67,8 +67,8 @@ FAILURES = {
     "late": (6, r"rank 1 of 3 on \S+: rank [02] has waited for it in operation 2, exchange \"second\""),
     "kill": (10, r"(?i)signal.* 9"),
 }
-# Of the launcher, and of a machine that does other things.
-SPARE = 4
+# For the launcher, and a machine that does other things: the limits are to be read, not to fail where time is short.
+SPARE = 20
 
 
 def check_failures(mpi):
