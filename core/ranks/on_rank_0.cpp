@@ -26,6 +26,10 @@ Outcome outcome_of(const std::exception& error) {
 
 }  // namespace
 
+const Ranks* several(const Ranks* ranks) {
+  return ranks != nullptr && ranks->size() > 1 ? ranks : nullptr;
+}
+
 std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
                                  const std::function<std::vector<std::byte>()>& f) {
   PackedValues told;

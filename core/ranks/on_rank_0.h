@@ -1,4 +1,4 @@
-// What rank 0 decides for all: the result, or the error, of a function that it alone calls.
+// Rank 0 decides for all: the result, or the error, of a function that it alone calls.
 #pragma once
 
 #include <cstring>
@@ -65,6 +65,9 @@ class UnpackedValues {
   std::vector<std::byte> bytes_;
   std::size_t at_ = 0;
 };
+
+// The ranks if there are several; null for one rank, and without ranks.
+const Ranks* several(const Ranks* ranks);
 
 // Calls `f` on rank 0 and returns its result on every rank. Collective. If `f` throws, every rank
 // throws an error with its message: std::invalid_argument and SystemFailure as such, any other as

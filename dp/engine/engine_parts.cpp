@@ -18,14 +18,12 @@ namespace sotto::inline dp {
 
 namespace {
 
-bool several(const std::shared_ptr<Ranks>& ranks) { return ranks && ranks->size() > 1; }
-
 EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
                         const Ledger& ledger, const EngineOptions& options) {
   std::vector<std::string> problems =
       engine_problems(model, optimizer, population, options, ledger.header());
-  if (!several(options.ranks)) {
-    if (several(ledger.ranks()))
+  if (!several(options.ranks.get())) {
+    if (several(ledger.ranks().get()))
       problems.emplace_back("a ledger of several ranks, and no EngineOptions::ranks");
     check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
     return options;
@@ -76,7 +74,7 @@ std::unique_ptr<Engine::Parts> Engine::Parts::make(nn::Module& model, nn::Optimi
   const auto construct = [&] {
     parts = std::make_unique<Parts>(model, optimizer, population, ledger, checked);
   };
-  if (several(checked.ranks)) {
+  if (several(checked.ranks.get())) {
     fail_together(*checked.ranks, construct);
   } else {
     construct();
@@ -90,8 +88,8 @@ Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
       model(trained_model),
       optimizer(its_optimizer),
       ledger(run),
-      shared(several(options.ranks) ? std::make_unique<SharedRun>(options.ranks, optimizer)
-                                    : nullptr),
+      shared(several(options.ranks.get()) ? std::make_unique<SharedRun>(options.ranks, optimizer)
+                                          : nullptr),
       sampler(sampler_of(shared.get(), make_sampler(population, sampler_options(options)))),
       clipper(clip_groups(model, options), clip_options(options, *sampler),
               options.passes.value_or(ClipPasses::one)),

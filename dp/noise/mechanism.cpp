@@ -5,6 +5,7 @@
 
 #include "autograd/memory_labels.h"
 #include "core/allocator/limit_exemption.h"
+#include "core/ranks/on_rank_0.h"
 #include "dp/accounting/calibration.h"
 #include "dp/clipping/clipped_sum_content.h"
 #include "dp/noise/noisy_update_pass.h"
@@ -40,22 +41,13 @@ NoisyGradient Mechanism::update(ClippedSum sum, Ledger& ledger, nn::Optimizer& o
   return release(std::move(sum), ledger, &optimizer, budget_check, unclipped_count_stddev);
 }
 
-namespace {
-
-// Null for one rank.
-const Ranks* several(const Ranks* ranks) {
-  return ranks != nullptr && ranks->size() > 1 ? ranks : nullptr;
-}
-
-}  // namespace
-
 // Ranks that charge one ledger must release parts of one sum: if each released a sum of its own,
 // one charge would pay for several releases.
 void Mechanism::record(const SampledBatch& draw, const Ranks* ranks, Ledger& ledger,
                        const Ledger::BudgetCheck& budget_check) {
-  check(several(ranks) == several(ledger.ranks().get()), "release: a sum of {} with a ledger of {}",
-        several(ranks) ? "several ranks" : "one rank",
-        several(ledger.ranks().get()) ? "several ranks" : "one rank");
+  const Ranks *const of_sum = several(ranks), *const of_ledger = several(ledger.ranks().get());
+  check(of_sum == of_ledger, "release: a sum of {} with a ledger of {}",
+        of_sum ? "several ranks" : "one rank", of_ledger ? "several ranks" : "one rank");
   if (ledger.population() != draw.population()) ledger.set_population(draw.population());
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");

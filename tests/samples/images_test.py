@@ -14,7 +14,7 @@ import struct
 import tarfile
 import unittest
 
-from programs import TrainingCase, png, read_tensors, take_programs
+from programs import TrainingCase, WithCommands, png, read_tensors, take_programs
 
 ONE = ["--threads", "1"]
 FEW = ["--noise-multiplier", "2", "--batch-size", "10", "--delta", "1e-3"]
@@ -331,8 +331,10 @@ class Using(InFolder):
         self.refused("--out: is required", "predict", "--model", self.model, "--data", self.data)
 
 
-class Refusals(InFolder):
+class Refusals(WithCommands, InFolder):
     """Nothing is spent or written for settings and pictures that cannot be trained on."""
+
+    commands = ("train", "evaluate", "predict", "shapes")
 
     def refuse(self, message, *arguments):
         self.refused(message, "train", *FEW, *ONE, *arguments, "--save", self.path("m"))
@@ -366,24 +368,6 @@ class Refusals(InFolder):
         data = self.pictures(each=5)
         self.write(b"no picture", "photos", "down", "3.png")
         self.refuse("down/3.png", "--data", data)
-
-    def test_a_broken_model_is_a_failure_and_no_wrong_argument(self):
-        broken = self.path("broken")
-        with open(broken, "wb") as file:
-            file.write(bytes(range(256)) * 9)
-        done = self.call("evaluate", "--model", broken, "--data", broken)
-        self.assertEqual((1, ""), (done.returncode, done.stdout))
-        self.assertIn("broken: not a model of this program", done.stderr)
-
-    def test_commands(self):
-        self.refused("no command", *[])
-        self.refused("no command is called fly", "fly")
-        done = self.call("--help")
-        self.assertEqual(0, done.returncode)
-        for command in ("train", "evaluate", "predict"):
-            self.assertIn("images " + command, done.stdout)
-            self.assertEqual(0, self.call(command, "--help").returncode)
-        self.assertIn("shapes ", done.stdout)
 
 
 if __name__ == "__main__":

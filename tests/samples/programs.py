@@ -131,3 +131,26 @@ class TrainingCase(Case):
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
         self.assertRegex(done.stderr, message)
         self.assertEqual(before, sorted(os.listdir(self.folder)))
+
+
+class WithCommands:
+    """Tests of every program with commands, for a TrainingCase."""
+
+    commands = ()  # their names
+
+    def test_a_broken_model_is_a_failure_and_no_wrong_argument(self):
+        broken = self.path("broken")
+        with open(broken, "wb") as file:
+            file.write(bytes(range(256)) * 9)
+        done = self.call("evaluate", "--model", broken, "--data", broken)
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        self.assertIn("broken: not a model of this program", done.stderr)
+
+    def test_commands(self):
+        self.refused("no command")
+        self.refused("no command is called fly", "fly")
+        done = self.call("--help")
+        self.assertEqual(0, done.returncode)
+        for command in self.commands:
+            self.assertIn("\n  " + command, done.stdout)
+            self.assertEqual(0, self.call(command, "--help").returncode)

@@ -12,7 +12,7 @@ import random
 import re
 import unittest
 
-from programs import TrainingCase, charged, read_tensors, take_programs
+from programs import TrainingCase, WithCommands, charged, read_tensors, take_programs
 
 ONE = ["--threads", "1"]
 MADE_UP = ["--train-size", "1000", "--test-size", "200", "--batch-size", "200", "--epochs", "4"]
@@ -315,8 +315,10 @@ class PaidSchemas(InFolder):
         self.refused("--ledger: .*exists already", *self.pay())
 
 
-class Refusals(InFolder):
+class Refusals(WithCommands, InFolder):
     """Nothing is spent or written for settings and rows that cannot be trained on."""
+
+    commands = ("train", "evaluate", "predict", "schema", "people")
 
     def refuse(self, message, *arguments, data=None):
         data, schema = data or self.table(), self.schema()
@@ -352,23 +354,6 @@ class Refusals(InFolder):
         for option, value in (("--hidden", "0"), ("--layers", "100"), ("--embedding", "0"), ("--pieces", "0"),
                               ("--test-fraction", "1")):
             self.refuse(re.escape(option), option, value)
-
-    def test_a_broken_model_is_a_failure_and_no_wrong_argument(self):
-        broken = self.path("broken")
-        with open(broken, "wb") as file:
-            file.write(bytes(range(256)) * 9)
-        done = self.call("evaluate", "--model", broken, "--data", broken)
-        self.assertEqual((1, ""), (done.returncode, done.stdout))
-        self.assertIn("broken: not a model of this program", done.stderr)
-
-    def test_commands(self):
-        self.refused("no command", *[])
-        self.refused("no command is called fly", "fly")
-        done = self.call("--help")
-        self.assertEqual(0, done.returncode)
-        for command in ("train", "evaluate", "predict", "schema", "people"):
-            self.assertIn("\n  " + command, done.stdout)
-            self.assertEqual(0, self.call(command, "--help").returncode)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import re
 import unittest
 import xml.etree.ElementTree
 
-from programs import TrainingCase, read_tensors, take_programs
+from programs import TrainingCase, WithCommands, read_tensors, take_programs
 
 ONE = ["--threads", "1"]
 MADE_UP = ["--train-size", "300", "--test-size", "100", "--batch-size", "50", "--hidden", "16"]
@@ -247,8 +247,10 @@ class Sentences(InFolder):
         self.refused("--count: 0", "sentences", "--out", self.path("none"), "--count", "0")
 
 
-class Refusals(InFolder):
+class Refusals(WithCommands, InFolder):
     """Nothing is spent or written for settings and text that cannot be trained on."""
+
+    commands = ("train", "evaluate", "predict", "generate", "sentences")
 
     def refuse(self, message, *arguments):
         data = [] if "--data" in arguments else ["--data", self.languages()]
@@ -284,23 +286,6 @@ class Refusals(InFolder):
         self.refused("--test-every: needs --data", "train", "--test-every", "5")
         self.refused("--test: needs --data", "train", "--test", self.languages())
         self.refuse("delta", "--delta", "0.5")
-
-    def test_a_broken_model_is_a_failure_and_no_wrong_argument(self):
-        broken = self.path("broken")
-        with open(broken, "wb") as file:
-            file.write(bytes(range(256)) * 9)
-        done = self.call("evaluate", "--model", broken, "--data", broken)
-        self.assertEqual((1, ""), (done.returncode, done.stdout))
-        self.assertIn("broken: not a model of this program", done.stderr)
-
-    def test_commands(self):
-        self.refused("no command", *[])
-        self.refused("no command is called fly", "fly")
-        done = self.call("--help")
-        self.assertEqual(0, done.returncode)
-        for command in ("train", "evaluate", "predict", "generate", "sentences"):
-            self.assertIn("\n  " + command, done.stdout)
-            self.assertEqual(0, self.call(command, "--help").returncode)
 
 
 if __name__ == "__main__":
