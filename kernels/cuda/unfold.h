@@ -8,8 +8,9 @@
 
 namespace sotto {
 
-// patches[n, position, (channel, tap)] = the pixel under the tap at the position, zero in the
-// padding. There are fewer than Reciprocal::limit of them.
+// patches[row, (channel, tap)] = the pixel under the tap at the row's position, zero in the
+// padding. The rows are those of all samples' positions from row `first` on, which is of the first
+// sample. Positions, and the patches of a launch, are fewer than Reciprocal::limit.
 template <class Bits>
 struct Unfold {
   Geometry g;
@@ -17,8 +18,9 @@ struct Unfold {
   Reciprocal out[2], kernel[2];  // of the last two axes
   View x;
   Bits* patches;
+  std::uint32_t first;
 
-  Unfold(const Geometry& g, const View& x, Bits* patches)
+  Unfold(const Geometry& g, const View& x, Bits* patches, std::int64_t first)
       : g(g),
         columns(g.channels * g.window.positions()),
         positions(g.positions()),
@@ -26,12 +28,13 @@ struct Unfold {
         out{Reciprocal(g.out[1]), Reciprocal(g.out[2])},
         kernel{Reciprocal(g.window.kernel[1]), Reciprocal(g.window.kernel[2])},
         x(x),
-        patches(patches) {}
+        patches(patches),
+        first(static_cast<std::uint32_t>(first)) {}
 
   HD void operator()(std::int64_t index) const {
     const Window& w = g.window;
     const auto [row, column] = columns(static_cast<std::uint32_t>(index));
-    const auto [sample, at_position] = positions(row);
+    const auto [sample, at_position] = positions(row + first);
     const auto [channel, tap] = taps(column);
     const Coord3 position = coordinates(at_position, out), k = coordinates(tap, kernel);
     std::int64_t from = sample * x.stride[0] + channel * x.stride[1];
@@ -80,16 +83,20 @@ inline Geometry of_samples(Geometry g, std::int64_t samples) {
   return g;
 }
 
+// `limit` bounds the elements of a launch and the rows that it counts; a filter has fewer elements.
 template <class Exec>
-void unfold_into(const Exec& exec, const Geometry& g, const View& x, void* patches) {
-  const std::int64_t each = g.positions() * g.channels * g.window.positions();
-  if (g.samples * each == 0) return;
-  const std::int64_t step = std::max<std::int64_t>(1, (Reciprocal::limit - 1) / each);
+void unfold_into(const Exec& exec, const Geometry& g, const View& x, void* patches,
+                 std::int64_t limit = Reciprocal::limit) {
+  const std::int64_t columns = g.channels * g.window.positions(), rows = g.samples * g.positions();
+  if (rows * columns == 0) return;
+  const std::int64_t step =
+      std::max<std::int64_t>(1, std::min((limit - 1) / columns, limit - g.positions()));
   dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
-    for (std::int64_t n = 0; n < g.samples; n += step) {
-      const std::int64_t count = std::min(step, g.samples - n);
-      exec.for_each(count * each, Unfold<Bits>(of_samples(g, count), samples_of(x, n, count),
-                                               static_cast<Bits*>(patches) + n * each));
+    for (std::int64_t row = 0; row < rows; row += step) {
+      const std::int64_t sample = row / g.positions();
+      exec.for_each(std::min(step, rows - row) * columns,
+                    Unfold<Bits>(g, samples_of(x, sample, g.samples - sample),
+                                 static_cast<Bits*>(patches) + row * columns, row % g.positions()));
     }
   });
 }
