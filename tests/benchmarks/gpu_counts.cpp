@@ -112,11 +112,11 @@ json ordinary(Network& network) {
   });
 }
 
+// All units are in the batch: the blocks of a sum, and so launches, depend on the units.
 json with_privacy(Network& network) {
-  Ledger ledger({.relation = NeighboringRelation::replace_one});
-  Engine engine(*network.model, network.optimizer, 50'000, ledger,
+  Engine engine(*network.model, network.optimizer, network.batch, Ledger(),
                 {.noise_multiplier = 1,
-                 .sampling = Sampling::fixed_size,
+                 .sampling = Sampling::full_batch,
                  .logical_batch = static_cast<double>(network.batch),
                  .memory = {.physical_batch = network.batch, .precision = Dtype::bf16},
                  .passes = ClipPasses::one});

@@ -329,8 +329,8 @@ class HostBackend final : public DeviceBackend<HostExec> {
 }  // namespace
 
 bool dry() {
-  static const bool wanted = std::getenv("SOTTO_PRETENDED_DRY") != nullptr;
-  return wanted;
+  static const char* const wanted = std::getenv("SOTTO_PRETENDED_DRY");
+  return wanted != nullptr && std::string_view(wanted) == "1";
 }
 
 std::vector<PrimitiveWork>& recorded_work() {
