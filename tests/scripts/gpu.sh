@@ -36,10 +36,11 @@ build=${SOTTO_BUILD:-$root/build-gpu}
 ends=$(($(date +%s) + ${SOTTO_SECONDS:-600}))
 most=600
 steps=$out/steps.txt
-# Results of another commit are not this one's.
+# Results of other sources, or of another build, are not this one's.
 commit=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)
-[ "$(cat "$out/commit.txt" 2>/dev/null)" = "$commit" ] || : >"$steps"
-echo "$commit" >"$out/commit.txt"
+sources="$commit $(git -C "$root" diff HEAD 2>/dev/null | cksum) $root $build"
+[ "$(cat "$out/commit.txt" 2>/dev/null)" = "$sources" ] || : >"$steps"
+echo "$sources" >"$out/commit.txt"
 
 # left: the seconds that are left, at least 1.
 left() {

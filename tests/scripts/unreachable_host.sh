@@ -2,15 +2,18 @@
 # Takes a host away from a run of two ranks on two hosts, and prints when the ranks have ended. The hosts are network
 # namespaces of this machine: run it as root, with iproute2. usage: unreachable_host.sh openmpi|mpich BUILD
 set -eu
-mpi=$1
+mpi=${1:-}
+case $mpi in openmpi | mpich) ;; *) echo "usage: unreachable_host.sh openmpi|mpich BUILD" >&2; exit 2 ;; esac
 program=$(CDPATH='' cd -- "$2" && pwd)/tests/launched_program
+for host in sotto1 sotto2; do
+  [ ! -e "/run/netns/$host" ] || { echo "unreachable_host.sh: a namespace $host is there already" >&2; exit 1; }
+done
 folder=$(mktemp -d)
 
 leave() {
-  ip netns delete sotto1
-  ip netns delete sotto2
-  sed -i '/ sotto[12]$/d' "$folder/hosts"
   cat "$folder/hosts" >/etc/hosts
+  ip netns delete sotto1 || true
+  ip netns delete sotto2 || true
   rm -r "$folder"
 }
 cp /etc/hosts "$folder/hosts"
@@ -30,7 +33,7 @@ for host in 1 2; do
   until ip -n sotto$host link show sotto_v | grep -q "state UP"; do sleep 0.1; done
 done
 
-# What the launchers run in place of ssh: it drops options, takes the host and runs the rest there.
+# The launchers run this in place of ssh: it drops options, takes the host and runs the rest there.
 cat >"$folder/launch" <<'END'
 #!/bin/sh
 while case $1 in -*) true ;; *) false ;; esac; do shift; done
