@@ -89,7 +89,6 @@ class Level {
   TapeOptions tape_options() const;
   void update();
   void clip(Gradients& gradients) const;
-  NamedTensors counters() const;
   Gradients named_gradients(const NamedTensors& state, const std::string& prefix) const;
 
   Problem problem_;

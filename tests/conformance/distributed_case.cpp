@@ -1,6 +1,3 @@
-#include <cmath>
-#include <limits>
-
 #include "core/ranks/thread_ranks.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
@@ -51,22 +48,15 @@ Grouping grouping_of(const Rows& part, const Rows& unit_ids, bool mean) {
 std::unique_ptr<nn::Optimizer> optimizer_of(const Case& c, Parameters& parameters) {
   std::vector<Parameter*> all;
   for (auto& [name, parameter] : parameters) all.push_back(&parameter);
-  const Json options = field<Json>(c.body, "optimizer");
-  const auto type = field<std::string>(options, "type");
-  const auto rate = field<double>(options, "lr");
-  if (type == "SGD")
-    return std::make_unique<nn::Sgd>(std::vector<nn::Sgd::Group>{{all, {.learning_rate = rate}}});
-  if (type != "Adam") throw Malformed("optimizer is " + type);
-  const auto [beta1, beta2] = field<std::pair<double, double>>(options, "betas");
-  const nn::AdamRule<false> rule{.learning_rate = rate,
-                                 .beta1 = beta1,
-                                 .beta2 = beta2,
-                                 .eps = field<double>(options, "eps"),
-                                 .weight_decay = field<double>(options, "weight_decay")};
-  return std::make_unique<nn::Adam>(std::vector<nn::Adam::Group>{{all, rule}});
+  Json options = field<Json>(c.body, "optimizer");
+  // Cases of this kind leave out these.
+  const Json left_out = {{"momentum", 0.0},     {"dampening", 0.0}, {"nesterov", false},
+                         {"weight_decay", 0.0}, {"amsgrad", false}, {"maximize", false}};
+  for (const auto& [name, value] : left_out.items()) options.emplace(name, value);
+  return make_optimizer(field<std::string>(options, "type"), {{options, all}});
 }
 
-// What a rank has after a step.
+// A rank after a step.
 struct RankStep {
   std::vector<std::vector<double>> norms, factors;  // [group][unit]
   std::map<std::string, Tensor> sums, grads, values;
