@@ -21,7 +21,7 @@ struct SchemaBudget {
 //   1. the counts of units by powers of two, 0 and +-2^-20 to +-2^40. The range ends where counts
 //      rise above the noise, so that rare values are clamped;
 //   2. the moments of the values in these ranges.
-// Of a user's rows the first one counts. Header, number of units and the rest of the draft are
+// A user's first row alone counts. Header, number of units and the rest of the draft are
 // public.
 //
 // The notes of the result say which columns were paid for. Throws, without a release:

@@ -24,7 +24,8 @@ std::string text(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "unset";
 }
 
-// The schedule's factors at the first steps, and at every power of two.
+// The schedule's factors at step 0 and at every power of two: a sample of them, since rank 0 tells
+// the others the bounds and the noise of each step.
 std::string text(const std::optional<nn::Schedule>& schedule, std::int64_t steps) {
   std::string factors = schedule ? "" : "unset";
   for (std::int64_t step = 0; schedule && step <= steps; step = std::max(step + 1, 2 * step))
@@ -73,7 +74,7 @@ void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
   facts.emplace_back("target_epsilon", text(options.target_epsilon));
   facts.emplace_back("delta", fmt::format("{}", options.delta));
   facts.emplace_back("steps", fmt::format("{}", options.steps));
-  facts.emplace_back("accountant", fmt::format("{}", static_cast<int>(options.accountant)));
+  facts.emplace_back("accountant", std::string(name(options.accountant)));
   for (const PlannedMeans& means : options.planned_means)
     facts.emplace_back("planned_means", fmt::format("{} {} {}", means.noise_multiplier,
                                                     means.sampling_rate, means.times));
@@ -113,9 +114,8 @@ void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptio
     facts.emplace_back("clip bound", fmt::format("{} for{}", group.bound, members));
   }
   const ClipOptions& clipping = options.clipping;
-  facts.emplace_back(
-      "clipping rule",
-      fmt::format("{} gamma {}", static_cast<int>(clipping.rule.kind), clipping.rule.gamma));
+  facts.emplace_back("clipping rule",
+                     fmt::format("{} gamma {}", name(clipping.rule.kind), clipping.rule.gamma));
   facts.emplace_back("norm_method", fmt::format("{}", static_cast<int>(clipping.norm_method)));
   facts.emplace_back("per_sample_grad_budget", fmt::format("{}", clipping.per_sample_grad_budget));
   facts.emplace_back(
@@ -206,7 +206,7 @@ void compare(const Said& rank_0, const Said& other, std::size_t rank,
   }
 }
 
-// What all ranks must have in common.
+// The facts that all ranks must have in common.
 std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
                                std::int64_t population, const EngineOptions& options,
                                const Ledger& ledger) {
@@ -226,6 +226,7 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
   };
   refuse(ledger.ranks() != options.ranks,
          "the ledger is not one for these ranks: make it by Ledger::on_rank_0(ranks, ...)");
+  refuse(!options.planned_means.empty(), "planned_means on several ranks, which release no means");
   refuse(options.memory.limit != 0, "a memory limit on several ranks, which would plan apart");
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
   refuse(options.rows_of_unit && options.memory.accumulation,

@@ -1,4 +1,5 @@
-// What all ranks of a distributed run must have in common, compared when the engine is made.
+// Agreement of the ranks of a distributed run: what they must have in common is compared when the
+// engine is made.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@
 
 namespace sotto::inline dp {
 
-// What rank 0 tells of a step before it.
+// Rank 0's decisions on a step, told before it.
 struct StepOrder {
   std::int64_t steps_made = 0;
   double noise_multiplier = 0;
@@ -24,7 +24,7 @@ struct StepOrder {
   std::vector<double> bounds = {};
 };
 
-// How far the run is.
+// The progress of the run.
 struct RunProgress {
   std::int64_t steps_made = 0;
   double first_noise = 0;

@@ -16,7 +16,7 @@ class Ledger::Locked {
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
-// What a rank other than 0 knows of the ledger.
+// The part of the ledger that a rank other than 0 knows.
 struct Ledger::Remote {
   LedgerHeader header;
   std::string id, run_id;

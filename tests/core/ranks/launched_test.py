@@ -51,34 +51,32 @@ def check_threads(mpi):
 def check_idle(mpi):
     result = run(mpi, 2, "idle")
     expect(result[0] == 0, f"{mpi} waits", result)
-    print(f"{mpi}: a waiting rank takes {float(result[1].split()[1]):.1%} of a processor")
+    share = float(result[1].split()[1])
+    expect(share < 0.5, f"{mpi} waits without spinning", result)
+    print(f"{mpi}: a waiting rank takes {share:.1%} of a processor")
 
 
-# Body: the longest time until all ranks have ended, in seconds; and the pattern of the message.
+# Body: the pattern of the message.
 # A killed rank is the launcher's to report.
 FAILURES = {
-    "throw": (2, r"rank 1 of 3 on \S+: was ended by an exception(.|\n)*rank 0 on .*(first|second)"),
-    "throw_beside": (2, r"rank 1 of 3 on \S+: was ended by an exception(.|\n)*rank 0 on .*first"),
-    "uncaught": (2, r"rank 1 of 3 on \S+: no such sample"),
-    "exit": (2, r"rank 1 of 3 on \S+: called exit before its run had ended"),
-    "place": (2, r"rank \d of 3 on \S+: is at operation 1, exchange \"(sums|weights)\", where"),
-    "stop": (10, r"rank 1 of 3 on \S+: was not heard from for .* dead, stopped or unreachable"),
-    "stop_beside": (10, r"rank 1 of 3 on \S+: was not heard from for .* dead, stopped or unreachable"),
-    "late": (6, r"rank 1 of 3 on \S+: rank [02] has waited for it in operation 2, exchange \"second\""),
-    "kill": (10, r"(?i)signal.* 9"),
+    "throw": r"rank 1 of 3 on \S+: was ended by an exception(.|\n)*rank 0 on .*(first|second)",
+    "throw_beside": r"rank 1 of 3 on \S+: was ended by an exception(.|\n)*rank 0 on .*first",
+    "uncaught": r"rank 1 of 3 on \S+: no such sample",
+    "exit": r"rank 1 of 3 on \S+: called exit before its run had ended",
+    "place": r"rank \d of 3 on \S+: is at operation 1, exchange \"(sums|weights)\", where",
+    "stop": r"rank 1 of 3 on \S+: was not heard from for .* dead, stopped or unreachable",
+    "stop_beside": r"rank 1 of 3 on \S+: was not heard from for .* dead, stopped or unreachable",
+    "late": r"rank 1 of 3 on \S+: rank [02] has waited for it in operation 2, exchange \"second\"",
+    "kill": r"(?i)signal.* 9",
 }
-# For the launcher, and a machine that does other things: the limits are to be read, not to fail where time is short.
-SPARE = 20
-
 
 def check_failures(mpi):
-    for body, (limit, message) in FAILURES.items():
+    for body, message in FAILURES.items():
         result = run(mpi, 3, body)
         text = result[1] + result[2]
         expect(result[0] != 0, f"{body} under {mpi} is a failure", result)
         expect(re.search(message, text), f"{body} under {mpi} is told", result)
         expect(len(re.findall(r"rank \d of 3", text)) <= 1, f"{body} under {mpi} is told once", result)
-        expect(result[3] < limit + SPARE, f"{body} under {mpi} ends all ranks in {limit} s", result)
         print(f"{mpi}: {body}: all ended after {result[3]:.1f} s")
 
 

@@ -158,6 +158,8 @@ TEST_CASE("what several ranks cannot do is refused when the engine is made") {
     return all_say(all.texts, part);
   };
   CHECK(refused([](EngineOptions& options) { options.memory.limit = 1 << 30; }, "memory limit"));
+  CHECK(refused([](EngineOptions& options) { options.planned_means = {{.noise_multiplier = 9}}; },
+                "planned_means on several ranks"));
   CHECK(refused([](EngineOptions& o) { o.noise = GaussianNoise::floating_point; },
                 "floating-point noise"));
   CHECK(refused([](EngineOptions& options) { options.ranks = nullptr; }, "a ledger of several"));

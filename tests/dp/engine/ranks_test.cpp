@@ -191,12 +191,16 @@ TEST_CASE("more ranks than units, empty batches and more ranks than elements are
 }
 
 TEST_CASE("a rank without memory halves its physical batches, and changes no bit") {
-  const auto starved = [](int rank, std::size_t rows) {
-    if (rank == 1 && rows > 4) throw std::bad_alloc();
+  std::atomic<int> thrown = 0;
+  const auto starved = [&](int rank, std::size_t rows) {
+    if (rank != 1 || rows <= 4) return;
+    ++thrown;
+    throw std::bad_alloc();
   };
   const auto one_row = [](RankTraining&) { return small_batches(); };
   const bool same = outcome(3, one_row, {}, starved).weights == outcome(0, one_row).weights;
   CHECK(same);
+  CHECK(thrown.exchange(0) > 0);
   // Units of several rows are rounded as their physical batch requires: here the run goes on.
   const auto of_users = [](RankTraining&) {
     EngineOptions options = small_batches();
@@ -205,6 +209,7 @@ TEST_CASE("a rank without memory halves its physical batches, and changes no bit
     return options;
   };
   CHECK(outcome(3, of_users, {}, starved).ledger == outcome(3, of_users).ledger);
+  CHECK(thrown > 0);
 }
 
 // Makes steps on `ranks` ranks (0: without) from the checkpoint `file`, if there is one, and saves
