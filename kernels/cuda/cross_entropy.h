@@ -1,4 +1,5 @@
-// Cross entropy, one team of threads for each row of logits, which are read once in each direction.
+// Cross entropy, one team of threads for each row of logits, which are read once in each direction,
+// and twice forwards with label smoothing.
 #pragma once
 
 #include <cmath>

@@ -127,7 +127,7 @@ struct CosineEmbeddingLoss {
 struct TripletMarginLoss {
   double margin = 1;  // of the formula
   double p = 2;       // of the norm
-  double eps = 1e-6;  // added to denominators and logarithms
+  double eps = 1e-6;  // added to each difference
   // Losses [n].
   Var operator()(const Var& anchor, const Var& positive, const Var& negative) const {
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps);

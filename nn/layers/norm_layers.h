@@ -81,7 +81,7 @@ class LayerNorm final : public Module {
 
 // Options of RMSNorm.
 struct RmsNormOptions {
-  double eps = 1e-6;   // added to the variance
+  double eps = 1e-6;   // added to the mean square
   bool affine = true;  // weight
 };
 
@@ -100,7 +100,7 @@ class RMSNorm final : public Module {
 
  private:
   Shape normalized_;
-  double eps_;  // added to the variance
+  double eps_;  // added to the mean square
 };
 
 // (x - mean) / deviation for each column, axis 1 of x [n, columns, ...]. Mean and deviation are

@@ -34,7 +34,7 @@ void ImagesTask::add_model_options(samples::CommandLine& line) {
             "a picture and its mirror image are the same to scattering");
   line.option(
       "--views", views_,
-      "random views of each picture in a step, whose mean gradient is clipped: they cost no "
+      "random views of each picture in a step, whose mean gradient is clipped as one: they cost no "
       "privacy; 0: the pictures as they are",
       "K");
   line.option("--shift", augmentation_.shift, "views are moved by up to so many pixels", "N");

@@ -27,8 +27,8 @@ void TabularTask::add_model_options(samples::CommandLine& line) {
               "inputs that each number becomes, for a piecewise linear function of it", "N");
   line.option("--embedding", network_.embedding, "numbers that stand for a category", "N");
   line.option("--class-weights", class_weights_text_,
-              "factors of the losses of the label's classes, in the schema's order: 1,3. PUBLIC: "
-              "not from counts of private rows",
+              "factors of the losses of the label's classes, in the schema's order: 0.3,1. PUBLIC: "
+              "not from counts of private rows. Clipping undoes weights above 1",
               "LIST");
 }
 

@@ -30,6 +30,7 @@ Dataset rows_of(const std::string& csv, const TableSchema& schema, const TableOp
 }
 
 Tensor parse_class_weights(const std::string& text, const std::vector<std::string>& classes) {
+  check(!text.ends_with(','), "--class-weights: '{}' ends in a comma", text);
   std::vector<float> weights;
   std::istringstream in(text);
   for (std::string part; std::getline(in, part, ',');) {

@@ -135,7 +135,8 @@ std::optional<std::int64_t> Trainer::captured_rows() const {
   if (engine_) return engine_->physical_batch();
   const auto max = accumulation_.physical_batch();
   if (!max) return std::nullopt;
-  return std::min(*max, static_cast<std::int64_t>(std::ceil(settings_.batch)));
+  const std::int64_t views = std::max<std::int64_t>(1, task_.views());
+  return std::min(*max, views * static_cast<std::int64_t>(std::ceil(settings_.batch)));
 }
 
 // The rows of samples. With K views of each, row K s + k is view k of sample s.

@@ -184,7 +184,7 @@ class Training(InFolder):
                                  "--steps", "1", *grey)
                 self.assertIn("test accuracy", out.splitlines()[-1], network)
 
-    def test_the_preset_of_the_wide_network_is_that_of_its_paper(self):
+    def test_the_preset_of_the_wide_network_sets_views_average_and_rate(self):
         settings = self.settings("--preset", "wrn-16-4", "--size", str(SIDE), "--train-size", "20",
                                  "--test-size", "5", "--batch-size", "1", "--steps", "1", "--delta", "1e-3")
         expected = {"model": "wrn-16-4", "views": "16", "shift": "4", "flip": "true", "epsilon": "8.0",

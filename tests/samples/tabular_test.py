@@ -149,7 +149,8 @@ class Training(InFolder):
         self.assertEqual(0, yes[False])
         self.assertGreater(yes[True], 500)
         for weights, message in (("1", "1 weights for 2 classes: no, yes"), ("1,2,3", "3 weights"), ("1,-2", "'-2'"),
-                                 ("1,x", "'x'"), ("1,nan", "'nan'"), ("1,1e99", "'1e99'"), ("1,", "1 weights"), ("1,,2", "''")):
+                                 ("1,x", "'x'"), ("1,nan", "'nan'"), ("1,1e99", "'1e99'"), ("1,", "'1,' ends"), ("1,2,", "'1,2,' ends"),
+                                 ("1,,2", "''")):
             self.refused("--class-weights: " + message, "train", *common, "--class-weights", weights)
 
     def test_private_and_ordinary_training_are_compared(self):
