@@ -27,25 +27,34 @@ bool ran(const std::function<void()>& run, bool can_be_parted) {
   }
 }
 
+// The items of a batch: their rows and their kinds.
+struct Items {
+  std::span<const std::int64_t> rows, kinds;
+  std::int64_t count() const { return std::ssize(rows); }
+  std::int64_t rows_of(std::int64_t item) const { return rows[static_cast<std::size_t>(item)]; }
+  bool alike(std::int64_t a, std::int64_t b) const {
+    return kinds.empty() ||
+           kinds[static_cast<std::size_t>(a)] == kinds[static_cast<std::size_t>(b)];
+  }
+};
+
 // The remaining items of a batch: the first one, their rows, and the physical batches still
 // required.
 struct Rest {
   std::int64_t first, rows, parts;
 };
 
-Rest all(std::span<const std::int64_t> rows_of, std::int64_t parts) {
-  return {0, std::reduce(rows_of.begin(), rows_of.end()), parts};
+Rest all(const Items& items, std::int64_t parts) {
+  return {0, std::reduce(items.rows.begin(), items.rows.end()), parts};
 }
 
 // The rest after the next physical batch, which has at most `limit` rows unless its first item has
 // more.
-Rest after_next(std::span<const std::int64_t> rows_of, const Rest& rest, std::int64_t limit) {
+Rest after_next(const Items& items, const Rest& rest, std::int64_t limit) {
   const std::int64_t max = std::min(limit, (rest.rows + rest.parts - 1) / rest.parts);
-  const auto items = static_cast<std::int64_t>(rows_of.size());
-  if (rest.rows <= max) return {items, 0, std::max<std::int64_t>(1, rest.parts - 1)};
   std::int64_t end = rest.first, rows = 0;
-  do rows += rows_of[static_cast<std::size_t>(end++)];
-  while (end < items && rows + rows_of[static_cast<std::size_t>(end)] <= max);
+  do rows += items.rows_of(end++);
+  while (end < items.count() && items.alike(rest.first, end) && rows + items.rows_of(end) <= max);
   return {end, rest.rows - rows, std::max<std::int64_t>(1, rest.parts - 1)};
 }
 
@@ -57,19 +66,22 @@ PhysicalBatches::PhysicalBatches(std::int64_t rows, std::int64_t parts)
         "PhysicalBatches: {} rows at a time in at least {} physical batches", rows, parts);
 }
 
-std::vector<std::int64_t> PhysicalBatches::ends(std::span<const std::int64_t> rows_of) const {
+std::vector<std::int64_t> PhysicalBatches::ends(std::span<const std::int64_t> rows_of,
+                                                std::span<const std::int64_t> kinds) const {
+  const Items items{rows_of, kinds};
   std::vector<std::int64_t> ends;
-  for (Rest rest = all(rows_of, parts_); rest.first < std::ssize(rows_of);) {
-    rest = after_next(rows_of, rest, rows_);
+  for (Rest rest = all(items, parts_); rest.first < items.count();) {
+    rest = after_next(items, rest, rows_);
     ends.push_back(rest.first);
   }
   return ends;
 }
 
-void PhysicalBatches::over(std::span<const std::int64_t> rows_of, const Run& run,
-                           const Lost& lost) {
-  for (Rest rest = all(rows_of, parts_); rest.first < std::ssize(rows_of);) {
-    const Rest next = after_next(rows_of, rest, rows_);
+void PhysicalBatches::over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost,
+                           std::span<const std::int64_t> kinds) {
+  const Items items{rows_of, kinds};
+  for (Rest rest = all(items, parts_); rest.first < items.count();) {
+    const Rest next = after_next(items, rest, rows_);
     const std::int64_t rows = rest.rows - next.rows;
     const bool can_be_parted = next.first - rest.first > 1 && rows > 1;
     if (ran([&] { run(rest.first, next.first); }, can_be_parted)) {
@@ -77,7 +89,7 @@ void PhysicalBatches::over(std::span<const std::int64_t> rows_of, const Run& run
       continue;
     }
     rows_ = rows / 2;
-    if (lost()) rest = all(rows_of, parts_);
+    if (lost()) rest = all(items, parts_);
   }
 }
 

@@ -32,13 +32,16 @@ class PhysicalBatches {
   // item k, which stay together. When `run` throws OutOfMemory (or std::bad_alloc), rows() becomes
   // half of that Run's rows, for this batch and later ones, and the items run once more in smaller
   // physical batches. A single item or a single row cannot be halved: the exception propagates, as
-  // all others do.
-  void over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost);
+  // all others do. Items of different kinds are never in one physical batch; kinds[k] is that of
+  // item k, and `kinds` is empty if all are alike.
+  void over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost,
+            std::span<const std::int64_t> kinds = {});
 
   // The most rows at once.
   std::int64_t rows() const { return rows_; }
   // The ends of these items' physical batches if there is memory for all.
-  std::vector<std::int64_t> ends(std::span<const std::int64_t> rows_of) const;
+  std::vector<std::int64_t> ends(std::span<const std::int64_t> rows_of,
+                                 std::span<const std::int64_t> kinds = {}) const;
 
  private:
   std::int64_t rows_, parts_;

@@ -28,8 +28,12 @@ UnitRows unit_rows(const Grouping& grouping) {
     if (unit < 0) continue;
     rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
   }
-  std::size_t width = 1;
-  for (const auto& rows : rows_of) width = std::max(width, rows.size());
+  std::size_t largest = 1;
+  for (const auto& rows : rows_of) largest = std::max(largest, rows.size());
+  const std::size_t width =
+      grouping.width == 0 ? largest : static_cast<std::size_t>(grouping.width);
+  check(largest <= width, "PerSampleGrad::group: a unit of {} rows, padded to {}", largest,
+        grouping.width);
   std::vector<std::int64_t> ids;
   std::vector<double> weights, roots;
   for (const auto& rows : rows_of) {

@@ -15,6 +15,9 @@ struct Grouping {
   std::vector<std::int64_t> unit_of_row = {};  // -1: the row belongs to no unit
   std::int64_t units = 0;                      // number of units
   bool mean = false;                           // the mean of a unit's rows, not the sum
+  // Each unit's rows are padded to this number; 0: that of the largest unit. The last bits of a
+  // unit's gradient depend on it, so that private batches hold units of one padded size.
+  std::int64_t width = 0;
   // True if unit k consists of row k alone, for all units, and the rows after these belong to no
   // unit.
   bool first_rows() const;
@@ -24,7 +27,7 @@ namespace detail {
 
 // Returns one gradient per unit instead of per row, in the form of the rows' gradients; those of a
 // convolution become an outer or dense form. Throws std::invalid_argument unless the grouping has
-// as many rows as the batch.
+// as many rows as the batch, and for a unit of more than `width` rows.
 PerSampleGrad group(const PerSampleGrad& rows, const Grouping& grouping);
 
 }  // namespace detail

@@ -45,10 +45,11 @@ class Clipper {
   Clipper(const Clipper&) = delete;
   Clipper& operator=(const Clipper&) = delete;
 
-  // Begins a batch whose units will be added in the order of `blocks`. Each block is summed before
-  // it is rounded, and every physical batch must end at the end of a block. Optional: without it
-  // every unit is rounded alone, which is slower. Throws std::invalid_argument in the middle of a
-  // batch, and for larger blocks than the options allow.
+  // Begins a batch whose units will be added in the order of `blocks`, or in any order if each
+  // block is one unit. Each block is summed before it is rounded, and every physical batch must end
+  // at the end of a block. Optional: without it every unit is rounded alone, which is slower.
+  // Throws std::invalid_argument in the middle of a batch, and for larger blocks than the options
+  // allow.
   void begin(SumBlocks blocks);
   // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
   // afterwards. Weights that the loss gave to the tape's samples (Tape::set_sample_weights)

@@ -1,6 +1,7 @@
 #include "dp/engine/unit_batches.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <unordered_map>
 
@@ -78,6 +79,11 @@ void PhysicalBatch::pad(std::int64_t count) {
   grouping.unit_of_row.insert(grouping.unit_of_row.end(), more, -1);
 }
 
+std::int64_t UnitRows::width_of(std::int64_t unit) const {
+  const std::size_t rows = of(unit).size();
+  return rows == 0 ? 0 : static_cast<std::int64_t>(std::bit_ceil(rows));
+}
+
 void UnitRows::add(std::span<const std::int64_t> rows_of_next) {
   rows.insert(rows.end(), rows_of_next.begin(), rows_of_next.end());
   starts.push_back(std::ssize(rows));
@@ -118,8 +124,8 @@ std::optional<std::int64_t> UnitBatches::rows() const {
 
 // The limits are fixed while the engine lives: memory that is free during a step must not decide
 // which units are summed together. Blocks are smaller than physical batches, so that whole blocks
-// fill a physical batch well. Each unit of several rows is a block of its own, since it is padded
-// to the number of rows of the largest unit in its physical batch.
+// fill a physical batch well. Each unit of several rows is a block of its own, since units with
+// other numbers of rows are in other physical batches.
 SumBlocks::Limits UnitBatches::block_limits(std::int64_t rows) const {
   const std::int64_t max_units = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
   constexpr std::int64_t max_on_gpu = 16;  // physical batches may shrink when memory runs out
@@ -149,7 +155,8 @@ PhysicalBatch UnitBatches::physical_batch(const UnitRows& units, std::int64_t fi
   }
   batch.grouping.unit_of_row.reserve(batch.rows.size());
   for (std::int64_t unit = first; unit < end; ++unit) {
-    const auto rows = static_cast<std::size_t>(start(unit + 1) - start(unit));
+    const auto rows = units.of(unit).size();
+    batch.grouping.width = std::max(batch.grouping.width, units.width_of(unit));
     number_draws(std::span(batch.draws).subspan(batch.grouping.unit_of_row.size(), rows));
     batch.grouping.unit_of_row.insert(batch.grouping.unit_of_row.end(), rows, unit - first);
   }
@@ -163,55 +170,69 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
-// Returns the rank's blocks, [first, end), of a batch whose blocks have these numbers of rows. Each
-// rank gets as many, in the order of ranks. Units of several rows are computed in physical batches
-// that do not depend on the ranks, since a unit's gradient is rounded as the largest unit of its
-// physical batch requires; nor on the memory that a rank has had to save.
-std::pair<std::size_t, std::size_t> UnitBatches::blocks_of(
-    RankOf rank, std::span<const std::int64_t> rows) const {
-  const auto cut = [&](std::size_t pieces, int k) {
-    return pieces * static_cast<std::size_t>(k) / static_cast<std::size_t>(rank.ranks);
+// What a rank computes: whole blocks of units. Units of several rows are blocks of their own, in
+// the order of their padded sizes, since a physical batch has units of one size only.
+struct UnitBatches::Items {
+  SumBlocks blocks;
+  UnitRows units;
+  std::vector<std::int64_t> ends;    // 0 and the ends of the blocks, counted in `units`
+  std::vector<std::int64_t> rows;    // of each block
+  std::vector<std::int64_t> widths;  // of each block's units; empty: each unit has one row
+};
+
+// Each rank gets as many blocks, in the order of ranks.
+UnitBatches::Items UnitBatches::items_of(const UnitRows& units, const SumBlocks& whole,
+                                         RankOf rank) const {
+  const auto cut = [&](int k) {
+    return whole.ends().size() * static_cast<std::size_t>(k) / static_cast<std::size_t>(rank.ranks);
   };
-  if (!options_.rows_of_unit) return {cut(rows.size(), rank.rank), cut(rows.size(), rank.rank + 1)};
-  std::vector<std::int64_t> ends = memory::PhysicalBatches(block_limits_.rows, 1).ends(rows);
-  ends.insert(ends.begin(), 0);
-  const auto first = [&](int k) { return static_cast<std::size_t>(ends[cut(ends.size() - 1, k)]); };
-  return {first(rank.rank), first(rank.rank + 1)};
+  const std::size_t first = cut(rank.rank), end = cut(rank.rank + 1);
+  Items items{whole.part(first, end), {}, {0}, {}, {}};
+  const std::int64_t before = first == 0 ? 0 : whole.ends()[first - 1];
+  std::vector<std::int64_t> order(items.blocks.units().size());
+  std::iota(order.begin(), order.end(), before);
+  if (options_.rows_of_unit)
+    std::ranges::stable_sort(order, {}, [&](std::int64_t unit) { return units.width_of(unit); });
+  for (const std::int64_t unit : order) {
+    items.units.add(units.of(unit));
+    if (options_.rows_of_unit) items.widths.push_back(units.width_of(unit));
+  }
+  for (const std::int64_t block_end : items.blocks.ends()) {
+    const auto starts = [&](std::int64_t k) {
+      return items.units.starts[static_cast<std::size_t>(k)];
+    };
+    items.rows.push_back(starts(block_end) - starts(items.ends.back()));
+    items.ends.push_back(block_end);
+  }
+  return items;
 }
 
 void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank) {
   const UnitRows units = rows_of(batch, options_.rows_of_unit);
-  std::vector<std::int64_t> differences(units.starts.size());
-  std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
-  const SumBlocks whole(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
-                        block_limits_);
-  // Physical batches consist of whole blocks. `ends` holds 0 and the ends of the blocks, counted in
-  // units; `rows` the number of rows of each block.
-  std::vector<std::int64_t> ends = whole.ends(), rows;
-  ends.insert(ends.begin(), 0);
-  for (std::size_t k = 1; k < ends.size(); ++k)
-    rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
-                   units.starts[static_cast<std::size_t>(ends[k - 1])]);
-  const auto [first, end] = blocks_of(rank, rows);
-  const SumBlocks blocks = whole.part(first, end);
-  const std::span own_ends = std::span(ends).subspan(first, end - first + 1);
-  const std::span own_rows = std::span(rows).subspan(first, end - first);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t unit = 0; unit < units.units(); ++unit)
+    rows.push_back(std::ssize(units.of(unit)));
+  const Items items = items_of(units, SumBlocks(batch.units(), rows, block_limits_), rank);
   const auto batch_of = [&](std::int64_t from, std::int64_t to) {
-    return padded_batch(units, from, to);
+    return padded_batch(items.units, from, to);
   };
   if (options_.prefetch_rows)
-    options_.prefetch_rows(all_rows(physical_batches_->ends(own_rows), own_ends, batch_of));
+    options_.prefetch_rows(
+        all_rows(physical_batches_->ends(items.rows, items.widths), items.ends, batch_of));
   const auto run_blocks = [&](std::int64_t from, std::int64_t to) {
-    const auto unit = [&](std::int64_t block) { return own_ends[static_cast<std::size_t>(block)]; };
+    const auto unit = [&](std::int64_t block) {
+      return items.ends[static_cast<std::size_t>(block)];
+    };
     run(batch_of(unit(from), unit(to)));
   };
-  clipper.begin(blocks);
-  physical_batches_->over(own_rows, run_blocks, [&] {
+  clipper.begin(items.blocks);
+  const auto lost = [&] {
     if (!clipper.broken()) return false;
     clipper.discard();
-    clipper.begin(blocks);
+    clipper.begin(items.blocks);
     return true;
-  });
+  };
+  physical_batches_->over(items.rows, run_blocks, lost, items.widths);
 }
 
 }  // namespace sotto::inline dp

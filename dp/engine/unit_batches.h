@@ -1,5 +1,7 @@
 // Physical batches of privacy units: the rows of each unit, the division of a logical batch into
-// physical batches, and their padding.
+// physical batches, and their padding. A unit's gradient must not depend on the other units, not
+// even in its last bits: units of several rows are computed together with those whose number of
+// rows has the same power of two above it.
 #pragma once
 
 #include <functional>
@@ -29,6 +31,13 @@ struct UnitRows {
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> starts{0};
   std::int64_t units() const { return std::ssize(starts) - 1; }
+  // The rows of a unit.
+  std::span<const std::int64_t> of(std::int64_t unit) const {
+    const auto k = static_cast<std::size_t>(unit);
+    return {rows.begin() + starts[k], rows.begin() + starts[k + 1]};
+  }
+  // The number of rows that a unit is padded to: the next power of two; 0 for a unit without rows.
+  std::int64_t width_of(std::int64_t unit) const;
   void add(std::span<const std::int64_t> rows_of_next);
 };
 
@@ -64,7 +73,7 @@ class UnitBatches {
   void over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank = {});
 
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
-  // The physical batch of units[first] to units[end - 1], without padding.
+  // The physical batch of units[first] to units[end - 1], without padding rows.
   PhysicalBatch physical_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   // The limits of the blocks of units that are summed before rounding (SumBlocks), for physical
   // batches of `rows` rows.
@@ -72,10 +81,10 @@ class UnitBatches {
   std::int64_t population() const { return sampler_.population(); }
 
  private:
+  struct Items;
+  Items items_of(const UnitRows& units, const SumBlocks& whole, RankOf rank) const;
   PhysicalBatch padded_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   std::int64_t padded_rows() const;
-  std::pair<std::size_t, std::size_t> blocks_of(RankOf rank,
-                                                std::span<const std::int64_t> rows) const;
 
   const EngineOptions& options_;
   const Sampler& sampler_;

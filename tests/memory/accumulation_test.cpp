@@ -24,7 +24,7 @@ using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 // The ranges that run for items with so many rows; runs with more rows than `fits` fail.
 Ranges ranges(PhysicalBatches& batches, const std::vector<std::int64_t>& rows_of, std::int64_t fits,
-              bool lost = false) {
+              bool lost = false, const std::vector<std::int64_t>& kinds = {}) {
   Ranges done;
   batches.over(
       rows_of,
@@ -37,7 +37,8 @@ Ranges ranges(PhysicalBatches& batches, const std::vector<std::int64_t>& rows_of
       [&] {
         if (lost) done.clear();
         return lost;
-      });
+      },
+      kinds);
   return done;
 }
 
@@ -63,6 +64,16 @@ TEST_CASE("without memory a physical batch is halved, for later batches too, dow
 TEST_CASE("a batch restarts if a failed physical batch may have spoiled earlier results") {
   PhysicalBatches batches(4);
   CHECK(ranges(batches, {1, 1, 2, 2, 2}, 3, true) == Ranges{{0, 2}, {2, 3}, {3, 4}, {4, 5}});
+}
+
+TEST_CASE("a physical batch has items of one kind, even if more would fit") {
+  PhysicalBatches batches(4);
+  const std::vector<std::int64_t> kinds{7, 7, 8, 8, 8, 9};
+  CHECK(ranges(batches, {1, 1, 1, 0, 3, 1}, 9, false, kinds) == Ranges{{0, 2}, {2, 5}, {5, 6}});
+  CHECK(batches.ends(std::vector<std::int64_t>{1, 1, 1, 0, 3, 1}, kinds) ==
+        std::vector<std::int64_t>{2, 5, 6});
+  CHECK(ranges(batches, {1, 1, 2, 2, 2, 1}, 3, true, kinds) ==
+        Ranges{{0, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}});
 }
 
 constexpr std::int64_t population = 24;

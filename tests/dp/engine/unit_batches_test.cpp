@@ -1,6 +1,8 @@
 // The division of privacy units into physical batches.
 #include "dp/engine/unit_batches.h"
 
+#include <numeric>
+
 #include "dp/sampling/make_sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
@@ -73,6 +75,25 @@ TEST_CASE("on a GPU all physical batches have one size, on the CPU they have no 
     rows += batch.rows.size();
   }
   CHECK(rows == 10);
+}
+
+TEST_CASE("a physical batch has units of one padded size, the next power of two") {
+  const std::vector<std::int64_t> sizes{0, 3, 1, 4, 2, 1, 0, 5, 8, 1};
+  const EngineOptions options{.rows_of_unit = [&](std::int64_t unit) {
+    Rows rows(static_cast<std::size_t>(sizes[static_cast<std::size_t>(unit)]));
+    std::iota(rows.begin(), rows.end(), 10 * unit);
+    return rows;
+  }};
+  std::vector<Rows> units;
+  std::vector<std::int64_t> widths;
+  for (const PhysicalBatch& batch : batches_of_all(options, 8, cpu)) {
+    widths.push_back(batch.grouping.width);
+    Rows& own = units.emplace_back();
+    for (const std::int64_t row : batch.rows)
+      if (own.empty() || own.back() != row / 10) own.push_back(row / 10);
+  }
+  CHECK(widths == std::vector<std::int64_t>{0, 1, 2, 4, 8, 8});
+  CHECK(units == std::vector<Rows>{{}, {2, 5, 9}, {4}, {1, 3}, {7}, {8}});
 }
 
 TEST_CASE("the rows to prefetch are those of the physical batches, padding included") {
