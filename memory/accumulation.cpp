@@ -14,14 +14,35 @@ namespace {
 // Sums gradients, and notes whether it received any since `touched` was cleared.
 class WatchedSums final : public GradSink {
  public:
+  // `ranks`: where a gradient goes in the last physical batch, as soon as it is summed; or null.
+  explicit WatchedSums(nn::RankSink* ranks) : ranks_(ranks) {}
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     touched = true;
     sums.receive(parameter, std::move(uses));
+    if (last && ranks_ != nullptr) send(parameter);
   }
   bool sums_only() const override { return true; }
+  // Begins the batch again. What has left stays valid.
+  void clear() { sums = {}; }
+  // Sends the gradients of parameters that the last physical batch did not use.
+  void send_rest() {
+    for (const auto& [parameter, gradient] : sums.gradients())
+      if (!ranks_->has(*parameter)) ranks_->add(*parameter, gradient);
+  }
 
   SumSink sums;
-  bool touched = false;
+  bool touched = false, last = false;
+
+ private:
+  void send(Parameter& parameter) {
+    if (ranks_->has(parameter)) return;
+    const Gradients& all = sums.gradients();
+    const auto sum =
+        std::ranges::find_if(all, [&](const auto& one) { return one.first == &parameter; });
+    ranks_->add(parameter, sum->second);
+  }
+
+  nn::RankSink* ranks_;
 };
 
 LossScale scale_of(const Policy& policy) {
@@ -117,21 +138,30 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
     make_plan(batch, optimizer);
   }
   const LimitScope limit(policy_.limit, device_of(optimizer));
-  WatchedSums sink;
+  std::optional<nn::RankSink> rank_sink;
+  if (ranks_) rank_sink.emplace(*ranks_, model_->parameters());
+  WatchedSums sink(rank_sink ? &*rank_sink : nullptr);
   double loss_sum = 0;
   const auto run = [&](std::int64_t first, std::int64_t end) {
     sink.touched = false;
+    sink.last = end == std::ssize(rows);
     loss_sum += add_physical_batch(batch, first, end, sink, phases_);
   };
   const auto lost = [&] {
     if (!sink.touched) return false;
-    sink = {};
+    sink.clear();
     loss_sum = 0;
     return true;
   };
   if (!rows.empty()) parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
   phases_.stop();
-  Result result = sum_over_ranks({sink.sums.gradients(), loss_sum});
+  Result result{sink.sums.gradients(), loss_sum};
+  if (rank_sink) {
+    sink.send_rest();
+    result = {rank_sink->gradients()};
+    for (const double loss : of_all_ranks(*ranks_, "Accumulation: losses", loss_sum))
+      result.loss_sum += loss;
+  }
   if (loss_scale_.options().adjust == LossScaling::Adjust::never && loss_scale_.value() == 1)
     return result;
   std::optional<Gradients> unscaled = loss_scale_.unscaled(result.gradients);
@@ -153,16 +183,6 @@ Accumulation::Batch Accumulation::share_of(const Loss& loss, std::span<const std
     batch.rows_of_all_ranks += counts[k];
   }
   return batch;
-}
-
-Accumulation::Result Accumulation::sum_over_ranks(Result own) const {
-  if (!ranks_) return own;
-  nn::RankSink sink(*ranks_, model_->parameters());
-  for (const auto& [parameter, gradient] : own.gradients) sink.add(*parameter, gradient);
-  Result sums{sink.gradients()};
-  for (const double loss : of_all_ranks(*ranks_, "Accumulation: losses", own.loss_sum))
-    sums.loss_sum += loss;
-  return sums;
 }
 
 void Accumulation::over(std::int64_t rows, const nn::Optimizer& optimizer,

@@ -90,7 +90,6 @@ class Accumulation {
   void make_plan(const Batch& batch, const nn::Optimizer& optimizer);
   Batch share_of(const Loss& loss, std::span<const std::int64_t> rows,
                  const TapeOptions& options) const;
-  Result sum_over_ranks(Result own) const;
 
   Policy policy_;
   nn::Module* model_;       // null: activation checkpoints cannot be set

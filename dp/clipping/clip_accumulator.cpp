@@ -7,6 +7,7 @@
 #include "autograd/memory_labels.h"
 #include "dp/clipping/unit_norms.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/shard_buckets.h"
 
 namespace sotto::inline dp {
 
@@ -16,6 +17,13 @@ namespace {
 // other.
 double centered_count(std::ptrdiff_t some, std::size_t all) {
   return static_cast<double>(some) - static_cast<double>(all) / 2;
+}
+
+// Makes the sum of a parameter to which nothing was added yet.
+void complete(const Parameter& parameter, Tensor& sum) {
+  if (sum.defined()) return;
+  sum = zeros(parameter.value.shape(), Dtype::f64, parameter.value.device());
+  label_for(parameter, MemoryKind::gradient, sum);
 }
 
 }  // namespace
@@ -112,10 +120,7 @@ std::size_t ClipAccumulator::place_of(const Parameter& parameter) const {
 RoundedSum ClipAccumulator::sum_for(const Parameter& parameter) {
   const std::size_t place = place_of(parameter);
   Tensor& sum = sums_[place].second;
-  if (!sum.defined()) {
-    sum = zeros(parameter.value.shape(), Dtype::f64, parameter.value.device());
-    label_for(parameter, MemoryKind::gradient, sum);
-  }
+  complete(parameter, sum);
   touched_ = touched_ || mark_.had_sum[place];
   return {sum, spacing_for(parameter)};
 }
@@ -131,12 +136,26 @@ void ClipAccumulator::add_sum(const Parameter& parameter, const Tensor& total) {
 }
 
 const Gradients& ClipAccumulator::complete_sums() {
-  for (auto& [parameter, sum] : sums_) {
-    if (sum.defined()) continue;
-    sum = zeros(parameter->value.shape(), Dtype::f64, parameter->value.device());
-    label_for(*parameter, MemoryKind::gradient, sum);
-  }
+  for (auto& [parameter, sum] : sums_) complete(*parameter, sum);
   return sums_;
+}
+
+void ClipAccumulator::settle(const Parameter& parameter) {
+  if (owners_ == nullptr) return;
+  auto& [settled, sum] = sums_[place_of(parameter)];
+  if (!owners_->has(parameter)) {
+    complete(*settled, sum);
+    owners_->give(*settled, sum);
+  }
+  sum = Tensor();
+}
+
+std::vector<Parameter*> ClipAccumulator::settle_all() {
+  std::vector<Parameter*> parameters;
+  for (const auto& [parameter, sum] : sums_) parameters.push_back(parameter);
+  for (const Parameter* parameter : parameters) settle(*parameter);
+  sums_.clear();
+  return parameters;
 }
 
 Gradients ClipAccumulator::take_sums() {

@@ -12,6 +12,10 @@
 #include "dp/clipping/clip_statistics.h"
 #include "dp/clipping/clipped_sum.h"
 
+namespace sotto::nn {
+class SumsToOwners;
+}
+
 namespace sotto::inline dp {
 
 // The sums, counts and statistics of one logical batch.
@@ -56,6 +60,13 @@ class ClipAccumulator {
   const Gradients& complete_sums();
   // Returns complete_sums() and gives them up.
   Gradients take_sums();
+  // With several ranks, where sums go when they are settled; null: they stay. Outlives this object,
+  // or is replaced.
+  void send_to(nn::SumsToOwners* owners) { owners_ = owners; }
+  // Called when nothing more will be added to the parameter's sum in this batch.
+  void settle(const Parameter& parameter);
+  // Settles all sums. Returns the parameters in the order of the sums.
+  std::vector<Parameter*> settle_all();
   // Statistics of the batch so far. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
   const std::vector<double>& unclipped() const { return unclipped_; }  // as in ClippedSum
@@ -82,6 +93,7 @@ class ClipAccumulator {
   std::vector<char> unit_finite_;  // of the physical batch that is being added
   Mark mark_;
   bool touched_ = false;  // a sum that existed at the mark was added to
+  nn::SumsToOwners* owners_ = nullptr;
 };
 
 }  // namespace sotto::inline dp

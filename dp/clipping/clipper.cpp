@@ -147,7 +147,22 @@ void Clipper::begin(SumBlocks blocks) {
   check(blocks.limits().units <= options_.sum_size.block,
         "Clipper: blocks of {} units, of at most {}", blocks.limits().units,
         options_.sum_size.block);
+  check(!shared_ || shared_->units == blocks.units(),
+        "Clipper: {} other units, while sums of a batch that failed are under way",
+        blocks.units().size());
   blocks_ = std::move(blocks);
+  if (next_) begin_sharing(std::exchange(next_, nullptr));
+}
+
+void Clipper::share(std::shared_ptr<const nn::Shards> shards) {
+  start_batch();
+  check_between_batches("share()");
+  next_ = std::move(shards);
+}
+
+void Clipper::begin_sharing(const std::shared_ptr<const nn::Shards>& shards) {
+  shared_ = std::make_unique<SharedBatch>(*this, blocks_->units(), shards);
+  accumulator_.send_to(&shared_->sums);
 }
 
 // Returns the blocks of the next `units` units of the batch.
@@ -171,7 +186,8 @@ ClipBatch Clipper::begin_physical_batch(std::int64_t units) {
           .loss_scale = loss_scale_,
           .units = units,
           .max_units = max_units_,
-          .ends = blocks_of_next(units)};
+          .ends = blocks_of_next(units),
+          .last = shared_ && statistics().units + units == std::ssize(shared_->units)};
 }
 
 void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
@@ -183,7 +199,9 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   try {
     add_physical_batch(tape, loss, grouping);
   } catch (const std::exception& error) {
-    if (memory::out_of_memory(error) && accumulator_.undo()) state_ = State::adding;
+    if (!memory::out_of_memory(error)) throw;
+    if (shared_) shared_->check_repeatable(grouping);
+    if (accumulator_.undo()) state_ = State::adding;
     throw;
   }
   state_ = State::adding;
@@ -321,24 +339,32 @@ bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losse
 
 ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
-  const std::span<const std::int64_t> units = draw.units();
-  return finish(std::move(draw), units, nullptr);
+  check(!shared_, "Clipper: a batch that is divided among ranks ends as a whole one");
+  check_units(draw, draw.units());
+  Gradients sums = accumulator_.take_sums();
+  state_ = State::finished;
+  return clipped_sum(std::move(draw), std::move(sums), counts(), nullptr);
 }
 
 ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards) {
   start_batch();
   check(blocks_.has_value(), "Clipper: a part of a batch without begin()");
-  const OwnUnits own = own_units(*this, shards->ranks());
+  if (!shared_) begin_sharing(shards);
+  const OwnUnits own = shared_->parts.own_units();
   check(own.of_all_ranks == draw.units().size(),
         "Clipper: {} units were drawn, and {} clipped by all ranks", draw.units().size(),
         own.of_all_ranks);
-  const std::span<const std::int64_t> units =
-      draw.units().subspan(own.first, static_cast<std::size_t>(statistics().units));
-  return finish(std::move(draw), units, std::move(shards));
+  check_units(draw, draw.units().subspan(own.first, shared_->units.size()));
+  const std::vector<Parameter*> order = accumulator_.settle_all();
+  state_ = State::finished;
+  std::vector<double> total_counts = counts_on_rank_0(shards->ranks(), counts());
+  Gradients sums = shared_->sums.totals(order);
+  accumulator_.send_to(nullptr);
+  shared_ = nullptr;
+  return clipped_sum(std::move(draw), std::move(sums), std::move(total_counts), std::move(shards));
 }
 
-ClippedSum Clipper::finish(SampledBatch draw, std::span<const std::int64_t> units,
-                           std::shared_ptr<const nn::Shards> shards) {
+void Clipper::check_units(const SampledBatch& draw, std::span<const std::int64_t> units) const {
   const auto drawn = std::ssize(draw.units());
   check(statistics().units == std::ssize(units), "Clipper: {} units were drawn and {} clipped",
         units.size(), statistics().units);
@@ -347,14 +373,17 @@ ClippedSum Clipper::finish(SampledBatch draw, std::span<const std::int64_t> unit
         options_.sum_size.batch);
   check(!blocks_ || std::ranges::equal(blocks_->units(), units),
         "Clipper: begin() was given other units than were drawn");
-  Gradients sums = accumulator_.take_sums();
-  state_ = State::finished;
+}
+
+// This rank's counts, which are released with the sums.
+std::vector<double> Clipper::counts() const {
   std::vector<double> counts = accumulator_.unclipped();
   if (options_.count_finite) counts.push_back(accumulator_.finite());
-  if (shards) {
-    sums = shards->add_up(std::move(sums));
-    counts = counts_on_rank_0(shards->ranks(), counts);
-  }
+  return counts;
+}
+
+ClippedSum Clipper::clipped_sum(SampledBatch draw, Gradients sums, std::vector<double> counts,
+                                std::shared_ptr<const nn::Shards> shards) const {
   const auto finite = options_.count_finite ? std::optional(counts.back()) : std::nullopt;
   counts.resize(groups_.size());
   return ClippedSum(std::unique_ptr<ClippedSum::Content>(

@@ -24,6 +24,7 @@ class Shards;
 namespace sotto::inline dp {
 
 struct ClipBatch;
+struct SharedBatch;
 struct UnitWeights;
 struct ClipGraph;
 class GroupClipper;
@@ -51,6 +52,11 @@ class Clipper {
   // Throws std::invalid_argument in the middle of a batch, and for larger blocks than the options
   // allow.
   void begin(SumBlocks blocks);
+  // The sums of the next batch, whose blocks are divided among ranks, leave for their owners while
+  // it is clipped: each as soon as this rank adds nothing more to it. Without it they all leave in
+  // finish(). Collective, as is the begin() that follows. Throws std::invalid_argument in the
+  // middle of a batch.
+  void share(std::shared_ptr<const nn::Shards> shards);
   // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
   // afterwards. Weights that the loss gave to the tape's samples (Tape::set_sample_weights)
   // multiply the clipped gradients, so that the sensitivity is the same; NaN counts as 0, and one
@@ -71,7 +77,8 @@ class Clipper {
   // rank 0 alone. Throws std::invalid_argument on every rank if the parts are not a division of the
   // drawn units, or if the ranks' bounds differ.
   ClippedSum finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards);
-  // Drops everything added since the last finish(). Call it after an exception in mid-batch.
+  // Drops everything added since the last finish(). Call it after an exception in mid-batch. Sums
+  // that have left (share()) stay valid if the same units are added again, and no others can be.
   void discard();
   // True if a failed add() may have left something in the sum. Then only discard() can be called.
   bool broken() const { return state_ == State::broken; }
@@ -117,8 +124,11 @@ class Clipper {
   enum class State { adding, finished, broken };
 
   void check_between_batches(const char* what) const;
-  ClippedSum finish(SampledBatch draw, std::span<const std::int64_t> units,
-                    std::shared_ptr<const nn::Shards> shards);
+  void check_units(const SampledBatch& draw, std::span<const std::int64_t> units) const;
+  ClippedSum clipped_sum(SampledBatch draw, Gradients sums, std::vector<double> counts,
+                         std::shared_ptr<const nn::Shards> shards) const;
+  std::vector<double> counts() const;
+  void begin_sharing(const std::shared_ptr<const nn::Shards>& shards);
   void start_batch();
   ClipBatch begin_physical_batch(std::int64_t units);
   UnitWeights unit_weights(const Tape& tape, std::int64_t units, const Grouping* grouping) const;
@@ -140,6 +150,8 @@ class Clipper {
   std::int64_t max_units_ = 0;
   State state_ = State::adding;
   std::unique_ptr<ClipGraph> graph_;
+  std::shared_ptr<const nn::Shards> next_;  // of the next batch that is divided among ranks
+  std::unique_ptr<SharedBatch> shared_;     // of the batch
 };
 
 }  // namespace sotto::inline dp

@@ -152,6 +152,7 @@ void HostGroupClipper::weight(std::size_t group) {
 void HostGroupClipper::sums(std::size_t group, Parameter& parameter,
                             const std::vector<PerSampleGrad>& uses) {
   ParameterSum{batch_, accumulator_, parameter}.add(uses, groups_[group].factors);
+  if (batch_.last) accumulator_.settle(parameter);
 }
 
 void HostGroupClipper::clip(std::size_t group, ParameterUses gradients) {

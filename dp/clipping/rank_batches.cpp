@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <span>
+#include <utility>
 
 #include "core/error.h"
 #include "core/io/xxh64.h"
-#include "core/ranks/ranks.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -27,38 +29,66 @@ double hash_of_values(const std::vector<ClipGroup>& groups) {
 
 // One rank's part of a batch, as it tells the others: the number of units, and what must be equal
 // on all ranks.
-std::vector<double> part_of_batch(const Clipper& clipper) {
-  std::vector<double> part{static_cast<double>(clipper.statistics().units), clipper.sensitivity(),
-                           clipper.loss_scale()};
+std::vector<double> part_of_batch(const Clipper& clipper, std::size_t units) {
+  std::vector<double> part{static_cast<double>(units), clipper.sensitivity(), clipper.loss_scale()};
   const std::vector<double> bounds = clipper.bounds();
   part.insert(part.end(), bounds.begin(), bounds.end());
   part.push_back(hash_of_values(clipper.groups()));
   return part;
 }
 
-std::vector<std::vector<double>> told_by_all(Ranks& ranks, const std::vector<double>& own) {
-  std::vector<std::vector<double>> all(static_cast<std::size_t>(ranks.size()),
-                                       std::vector<double>(own.size()));
-  std::vector<Ranks::Room> room;
-  for (std::vector<double>& from : all) room.push_back(std::as_writable_bytes(std::span(from)));
-  ranks.gather("parts of the batch", std::as_bytes(std::span(own)), std::move(room)).wait();
+// The parameters in the order in which backward completes their sums: it reaches the last of the
+// model first, and a group is clipped when all its parameters were reached.
+std::vector<Parameter*> settling_order(std::vector<ClipGroup> groups, const nn::Shards& shards) {
+  const auto place = [&](const Parameter* parameter) { return shards.place(*parameter); };
+  for (ClipGroup& group : groups)
+    std::ranges::sort(group.parameters, std::ranges::greater(), place);
+  std::ranges::sort(groups, std::ranges::greater(),
+                    [&](const ClipGroup& group) { return place(group.parameters.back()); });
+  std::vector<Parameter*> all;
+  for (const ClipGroup& group : groups)
+    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
   return all;
 }
 
 }  // namespace
 
-OwnUnits own_units(const Clipper& clipper, Ranks& ranks) {
-  const std::vector<std::vector<double>> parts = told_by_all(ranks, part_of_batch(clipper));
+PartsOfBatch::PartsOfBatch(const Clipper& clipper, std::size_t units, Ranks& ranks)
+    : rank_(ranks.rank()),
+      own_(part_of_batch(clipper, units)),
+      all_(static_cast<std::size_t>(ranks.size()), std::vector<double>(own_.size())) {
+  std::vector<Ranks::Room> room;
+  for (std::vector<double>& from : all_) room.push_back(std::as_writable_bytes(std::span(from)));
+  pending_ = ranks.gather("parts of the batch", std::as_bytes(std::span(own_)), std::move(room));
+}
+
+OwnUnits PartsOfBatch::own_units() {
+  pending_.wait();
   OwnUnits own;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    check(std::equal(parts[rank].begin() + 1, parts[rank].end(), parts[0].begin() + 1),
+  for (std::size_t rank = 0; rank < all_.size(); ++rank) {
+    check(std::equal(all_[rank].begin() + 1, all_[rank].end(), all_[0].begin() + 1),
           "Clipper: rank {} clips with other bounds, another loss scale or other values of the "
           "parameters than rank 0",
           rank);
-    if (rank == static_cast<std::size_t>(ranks.rank())) own.first = own.of_all_ranks;
-    own.of_all_ranks += static_cast<std::size_t>(parts[rank][0]);
+    if (rank == static_cast<std::size_t>(rank_)) own.first = own.of_all_ranks;
+    own.of_all_ranks += static_cast<std::size_t>(all_[rank][0]);
   }
   return own;
+}
+
+SharedBatch::SharedBatch(const Clipper& clipper, std::vector<std::int64_t> own_units,
+                         const std::shared_ptr<const nn::Shards>& shards)
+    : units(std::move(own_units)),
+      parts(clipper, units.size(), shards->ranks()),
+      sums(shards, settling_order(clipper.groups(), *shards)) {}
+
+// A sum that has left is that of the repetition, too, to the bit, if each unit has one row. The
+// rounding of a unit of several depends on its physical batch: its gradient must not be made of the
+// parts of two.
+void SharedBatch::check_repeatable(const Grouping* grouping) const {
+  const bool one_row_each = grouping == nullptr || grouping->first_rows();
+  if (sums.any() && !one_row_each)
+    throw SystemFailure("Clipper: out of memory when sums of units of several rows had left");
 }
 
 std::vector<double> counts_on_rank_0(Ranks& ranks, const std::vector<double>& own) {

@@ -281,6 +281,7 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
   }
   mechanism->set_noise_multiplier(order.noise_multiplier);
   const Ranks& ranks = shared->ranks();
+  clipper.share(shared->shards());
   batches.over(batch, clipper,
                [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases); },
                {ranks.rank(), ranks.size()});
@@ -289,7 +290,6 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
   const NoisyGradient released =
       mechanism->update(clipper.finish(std::move(batch), shared->shards()), ledger, optimizer,
                         budget.admission(), on_counts);
-  shared->shards()->gather_values();
   phases.stop();
   ++steps_made;
   if (leads()) adapt(released);

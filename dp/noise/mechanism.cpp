@@ -71,6 +71,12 @@ Gradients room_for(const Gradients& sums) {
   return released;
 }
 
+std::vector<Parameter*> owners(const Gradients& sums) {
+  std::vector<Parameter*> parameters;
+  for (const auto& [parameter, sum] : sums) parameters.push_back(parameter);
+  return parameters;
+}
+
 }  // namespace
 
 // Adds noise to numbers that belong to no parameter, and divides them.
@@ -109,11 +115,14 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   Gradients released = room_for(sums);
   NoisyUpdate update(sums, released, scale.divisor, shards.get());
   if (optimizer != nullptr) update.make_step(*optimizer, stddev * stddev);
+  std::optional<nn::ValuesFromOwners> values;
+  if (optimizer != nullptr && shards) update.send_values(values.emplace(*shards, owners(sums)));
   // A release that was charged must be completed, so the memory limit does not apply from here on.
   const LimitExemption exemption;
   record(draw, shards ? &shards->ranks() : nullptr, ledger, budget_check);
   add_noise(update, scale);
   sums.clear();  // frees memory
+  if (values) values->wait();
   if (unclipped_count_stddev == 0)
     return NoisyGradient({std::move(released), stddev * stddev, {}, {}});
   parts = noisy(parts, counts);

@@ -71,7 +71,9 @@ class Mechanism {
                         double unclipped_count_stddev = 0);
   // release() and the optimizer's step in one pass over the parameters (NoisyUpdate). Throws also
   // where Optimizer::step() does, before anything is recorded. Exception: if noise makes a gradient
-  // infinite, it throws in the middle of the update, after the release was recorded.
+  // infinite, it throws in the middle of the update, after the release was recorded. A sum that is
+  // divided among ranks makes it collective: each rank updates the elements that it owns, and gets
+  // all others from their owners.
   NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
                        const Ledger::BudgetCheck& budget_check = {},
                        double unclipped_count_stddev = 0);

@@ -12,6 +12,7 @@ namespace sotto::inline dp {
 void NoisyUpdate::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                            std::int64_t end, bool finite) {
   if (step_) step_->finished(parameter, flat, first, end, finite);
+  if (values_ != nullptr && end == flat.numel()) values_->updated(*parameter);
 }
 
 void NoisyUpdate::finished(std::size_t k) {

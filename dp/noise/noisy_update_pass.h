@@ -10,7 +10,7 @@
 #include "core/random/secret_random.h"
 #include "dp/noise/noise_grid.h"
 #include "nn/optim/optimizer.h"
-#include "nn/optim/shards.h"
+#include "nn/optim/shard_buckets.h"
 
 namespace sotto::inline dp {
 
@@ -29,8 +29,8 @@ using WholeNoise =
 struct GpuNoise {
   const RoundedGaussian& gaussian;
   SecretRandom& random;
-  // The number of draws in memory at once: 128 MiB, and a warp of undecided ones for each place on a
-  // large GPU. A multiple of RoundedGaussian::group_values.
+  // The number of draws in memory at once: 128 MiB, and a warp of undecided ones for each place on
+  // a large GPU. A multiple of RoundedGaussian::group_values.
   std::int64_t max_draws = std::int64_t{1} << 24;
 };
 
@@ -52,6 +52,9 @@ class NoisyUpdate {
   void make_step(nn::Optimizer& optimizer, double noise_variance) {
     step_.emplace(optimizer, released_, noise_variance);
   }
+
+  // Also tells `values` of each parameter that was updated; it must outlive this object.
+  void send_values(nn::ValuesFromOwners& values) { values_ = &values; }
 
   // True if other ranks release other elements.
   bool divided() const { return shards_ != nullptr; }
@@ -94,6 +97,7 @@ class NoisyUpdate {
   double divisor_;
   const nn::Shards* shards_;
   std::optional<nn::Optimizer::Step> step_;
+  nn::ValuesFromOwners* values_ = nullptr;
 };
 
 }  // namespace sotto::inline dp

@@ -77,6 +77,11 @@ void RankSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
   add(parameter, sum.gradients().front().second);
 }
 
+bool RankSink::has(const Parameter& parameter) const {
+  const auto found = places_.find(&parameter);
+  return found != places_.end() && found->second.added;
+}
+
 void RankSink::add(Parameter& parameter, const Tensor& gradient) {
   const auto found = places_.find(&parameter);
   check(found != places_.end(), "RankSink: a gradient of a parameter {} that it was not made with",
@@ -96,10 +101,13 @@ void RankSink::add(Parameter& parameter, const Tensor& gradient) {
   begin_full_buckets(false);
 }
 
-// Buckets leave in one order on all ranks, full or not.
+// Buckets leave in one order on all ranks, full or not; their sums follow two buckets later.
 void RankSink::begin_full_buckets(bool all) {
-  while (begun_ < buckets_.size() && (all || buckets_[begun_].missing == 0))
+  constexpr std::size_t later = 2;
+  while (begun_ < buckets_.size() && (all || buckets_[begun_].missing == 0)) {
     buckets_[begun_++].begin_exchange(ranks_);
+    if (begun_ - added_ > later) buckets_[added_++].add_shards(ranks_);
+  }
 }
 
 void RankSink::Bucket::begin_exchange(Ranks& ranks) {
@@ -128,7 +136,7 @@ void RankSink::Bucket::add_shards(Ranks& ranks) {
 
 Gradients RankSink::gradients() {
   begin_full_buckets(true);
-  for (Bucket& bucket : buckets_) bucket.add_shards(ranks_);
+  while (added_ < buckets_.size()) buckets_[added_++].add_shards(ranks_);
   Gradients sums;
   for (Bucket& bucket : buckets_) {
     bucket.pending.wait();

@@ -34,6 +34,8 @@ class RankSink final : public GradSink {
   // Frozen parameters are left out. The ranks must outlive the sink.
   RankSink(Ranks& ranks, const std::vector<Parameter*>& parameters, const BucketSizes& sizes = {});
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
+  // Whether the parameter's gradient was added.
+  bool has(const Parameter& parameter) const;
   bool sums_only() const override { return true; }
   // Adds a gradient that was summed before. Throws std::invalid_argument for a second gradient of a
   // parameter, and for one that is not among the sink's.
@@ -66,7 +68,7 @@ class RankSink final : public GradSink {
 
   Ranks& ranks_;
   std::vector<Bucket> buckets_;
-  std::size_t begun_ = 0;  // buckets
+  std::size_t begun_ = 0, added_ = 0;  // buckets
   std::unordered_map<const Parameter*, Place> places_;
 };
 

@@ -23,8 +23,8 @@ struct ElementRange {
 // RoundedGaussian::group_values, so that an element's noise does not depend on the owners.
 ElementRange part_of(std::int64_t elements, int k, int owners);
 
-// All ranks make one from the same parameters in the same order. Every function but range() is
-// collective.
+// All ranks make one from the same parameters in the same order. Every function but range() and
+// place() is collective.
 class Shards {
  public:
   // Throws std::invalid_argument unless every value is row-major and on the CPU.
@@ -35,11 +35,8 @@ class Shards {
   ElementRange range(const Parameter& parameter) const { return range(parameter, ranks_->rank()); }
   ElementRange range(const Parameter& parameter, int rank) const;
 
-  // Adds up all ranks' f64 sums, in the order of ranks. Returns the sums of the elements that this
-  // rank owns, [elements] for each parameter. Frees the rank's own sums on the way.
-  Gradients add_up(Gradients sums) const;
-  // Replaces every rank's values by those of the owners.
-  void gather_values() const;
+  // The place of the parameter among those that are divided.
+  int place(const Parameter& parameter) const { return places_.at(&parameter); }
   // Returns the tensor, of the parameter's shape, of which each rank passes its own elements; on
   // rank 0, undefined on the others.
   Tensor whole(const Parameter& parameter, const Tensor& own) const;
@@ -48,7 +45,6 @@ class Shards {
 
  private:
   std::shared_ptr<Ranks> ranks_;
-  std::vector<const Parameter*> parameters_;
   std::unordered_map<const Parameter*, int> places_;
 };
 

@@ -115,7 +115,6 @@ class Player {
   void release(SampledBatch draw, RankStep& step) {
     const NoisyGradient released =
         mechanism_.update(clipper_.finish(std::move(draw), shards_), ledger_, *optimizer_);
-    shards_->gather_values();
     step.norms = clipper_.statistics().norms;
     step.factors = clipper_.statistics().factors;
     for (const auto& [owner, own] : released.gradients())

@@ -12,7 +12,7 @@
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "dp/sampling/sampler.h"
-#include "nn/optim/shards.h"
+#include "nn/optim/shard_buckets.h"
 #include "tests/support/catch.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/throws.h"
@@ -288,16 +288,17 @@ TEST_CASE("messages that arrive in another order change no bit") {
     train_on_ranks(
         3,
         [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-          const nn::Shards shards(ranks, training.optimizer->parameters());
-          Gradients sums;
-          for (Parameter* parameter : training.model.parameters()) {
+          const auto shards = std::make_shared<nn::Shards>(ranks, training.optimizer->parameters());
+          const std::vector<Parameter*> parameters = training.model.parameters();
+          nn::SumsToOwners sums(shards, parameters);
+          for (Parameter* parameter : parameters) {
             // Floating-point sums of three such numbers depend on the order.
             const Tensor sum = to_dtype(parameter->value, Dtype::f64);
             const double factor = std::pow(1.7, ranks->rank());
-            sums.emplace_back(parameter, scale(sum, factor));
+            sums.give(*parameter, scale(sum, factor));
           }
-          for (const auto& [parameter, total] : shards.add_up(std::move(sums))) {
-            const Tensor all = shards.whole(*parameter, total);
+          for (const auto& [parameter, total] : sums.totals(parameters)) {
+            const Tensor all = shards->whole(*parameter, total);
             if (ranks->rank() != 0) continue;
             const auto values = all.to_vector<double>();
             summed.insert(summed.end(), values.begin(), values.end());
