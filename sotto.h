@@ -8,6 +8,7 @@
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/clipping/sample_values.h"
 #include "dp/engine/engine.h"
+#include "dp/engine/private_selection.h"
 #include "dp/engine/suggest.h"
 #include "dp/engine/train.h"
 #include "dp/engine/training_checkpoint.h"

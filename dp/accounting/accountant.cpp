@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "dp/accounting/selection_cost.h"
 
 namespace sotto::inline dp {
 
@@ -125,8 +126,7 @@ void Accountant::check_epsilon(double epsilon) {
 // delta'(epsilon) = delta(epsilon) + (1 + e^epsilon) cut (Chua et al. 2024). The epsilon that
 // solves this is the fixed point of an increasing function, approached from below; any epsilon that
 // is not below its image is a valid bound.
-double Accountant::epsilon(double delta) const {
-  check_delta(delta);
+double Accountant::truncated_epsilon(double delta) const {
   if (truncation_probability_ == 0) return charged_epsilon(delta);
   constexpr double beyond = 1e-7;
   constexpr int max_steps = 100;
@@ -141,11 +141,27 @@ double Accountant::epsilon(double delta) const {
   return infinity;
 }
 
+// With a selection delta'(epsilon) = mean_runs delta(epsilon - added_epsilon).
+double Accountant::epsilon(double delta) const {
+  check_delta(delta);
+  return added_epsilon_ + truncated_epsilon(delta / mean_runs_);
+}
+
 double Accountant::delta(double epsilon) const {
   check_epsilon(epsilon);
+  const double left = epsilon - added_epsilon_;
+  if (left < 0) return 1;
   const double cut =
-      truncation_probability_ == 0 ? 0 : (1 + std::exp(epsilon)) * truncation_probability_;
-  return std::min(charged_delta(epsilon) + cut, 1.0);
+      truncation_probability_ == 0 ? 0 : (1 + std::exp(left)) * truncation_probability_;
+  return std::min(mean_runs_ * (charged_delta(left) + cut), 1.0);
+}
+
+void Accountant::charge_selection(const SelectionCost& cost) {
+  check(!has_selection(), "compose: a second private selection");
+  check(cost.epsilon >= 0 && cost.runs > 1, "compose: a private selection of {} runs, epsilon {}",
+        cost.runs, cost.epsilon);
+  added_epsilon_ = cost.epsilon;
+  mean_runs_ = cost.runs;
 }
 
 }  // namespace sotto::inline dp

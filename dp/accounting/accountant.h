@@ -31,6 +31,8 @@ AccountantKind parse_accountant(const std::string& name);
 std::string unsupported_reason(AccountantKind kind, Sampling sampling,
                                NeighboringRelation relation);
 
+struct SelectionCost;
+
 // Composes releases and answers with the epsilon or delta of all of them. make_accountant() makes
 // one; a Ledger's releases are composed by epsilon(ledger, delta).
 //
@@ -52,6 +54,12 @@ class Accountant {
   // The smallest delta it can prove for a finite epsilon >= 0. Throws std::invalid_argument for
   // another epsilon.
   double delta(double epsilon) const;
+  // Adds the cost of a private selection to that of the releases, of which one of its runs is
+  // composed like any other (selection_cost). Throws std::invalid_argument for a second one, or a
+  // cost below that of a single run.
+  void charge_selection(const SelectionCost& cost);
+  // True after charge_selection().
+  bool has_selection() const { return mean_runs_ > 1; }
   // The method, as make_accountant() was told it.
   AccountantKind kind() const { return kind_; }
   // The neighbouring relation that epsilon and delta are for.
@@ -93,11 +101,13 @@ class Accountant {
     std::int64_t begun = 0, paid = 0;
   };
   void check_paid(const Event& event, std::int64_t count);
+  double truncated_epsilon(double delta) const;
 
   AccountantKind kind_;
   NeighboringRelation relation_;
   double truncation_probability_ = 0;
-  std::map<Event, Pass> passes_;  // keyed by their first batch
+  double added_epsilon_ = 0, mean_runs_ = 1;  // of a SelectionCost
+  std::map<Event, Pass> passes_;              // keyed by their first batch
 };
 
 // Makes a new accountant at each call, for searches and for ledgers that grow.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "dp/accounting/adaptive_accountant.h"
+#include "dp/accounting/selection_cost.h"
 
 namespace sotto::inline dp {
 
@@ -27,13 +27,6 @@ bool within(const Total& part, const Total& whole) {
   });
 }
 
-// An accountant for the history, by `make` or, if the history is adaptive, the adaptive one.
-std::unique_ptr<Accountant> accountant_for(const History& history, const AccountantFactory& make) {
-  auto accountant = make();
-  if (!history.adaptive) return accountant;
-  return adaptive_accountant_factory(accountant->relation(), history.plans)();
-}
-
 }  // namespace
 
 struct Budget::Answers {
@@ -49,6 +42,7 @@ struct Budget::Answers {
   bool charged_adaptive = false;
   EventCounts plans;  // the plans whose epsilon is plans_epsilon
   double plans_epsilon = 0;
+  std::optional<PrivateSelection> selection;  // that all of these contain
 };
 
 Budget::Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
@@ -63,18 +57,27 @@ Budget::Budget(Budget&&) noexcept = default;
 Budget& Budget::operator=(Budget&&) noexcept = default;
 Budget::~Budget() = default;
 
-double Budget::epsilon_of_plans(const EventCounts& plans) const {
-  if (plans == answers_->plans) return answers_->plans_epsilon;
-  const std::unique_ptr<Accountant> all = make_accountant_();
-  for (const auto& [event, count] : totals(plans)) all->compose(event, count);
+// Another process may have charged a selection meanwhile.
+void Budget::follow(const std::optional<PrivateSelection>& selection) const {
+  if (selection == answers_->selection) return;
+  *answers_ = {.spent = accountant_for({.selection = selection}, make_accountant_),
+               .selection = selection};
+}
+
+double Budget::epsilon_of_plans(const History& history) const {
+  follow(history.selection);
+  if (history.plans == answers_->plans) return answers_->plans_epsilon;
+  const std::unique_ptr<Accountant> all =
+      accountant_for({.selection = history.selection}, make_accountant_);
+  for (const auto& [event, count] : totals(history.plans)) all->compose(event, count);
   answers_->plans_epsilon = all->epsilon(delta_);
-  answers_->plans = plans;
+  answers_->plans = history.plans;
   return answers_->plans_epsilon;
 }
 
 History Budget::as_charged(History history) const {
   if (!history.whole_plan || !target_epsilon_) return history;
-  history.adaptive = epsilon_of_plans(history.plans) > *target_epsilon_;
+  history.adaptive = epsilon_of_plans(history) > *target_epsilon_;
   history.whole_plan = !history.adaptive;
   return history;
 }
@@ -82,6 +85,7 @@ History Budget::as_charged(History history) const {
 double Budget::epsilon() const {
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
   const History history = this->history();
+  follow(history.selection);
   Answers& known = *answers_;
   Total now = totals(history.charged());
   if (known.epsilon && now == known.composed && history.adaptive == known.adaptive)
@@ -112,6 +116,7 @@ bool Budget::allows(const History& after) const {
   if (!ledger_.private_noise()) return false;
   const History history = as_charged(after);
   const Total total = totals(history.charged());
+  follow(history.selection);
   Answers& known = *answers_;
   if (std::exchange(known.charged_adaptive, history.adaptive) != history.adaptive) {
     known.allowed.clear();
@@ -134,7 +139,7 @@ std::optional<double> Budget::epsilon_planned() const {
   const History history = ledger_.history();
   if (!history.within_plans) return std::nullopt;
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
-  return epsilon_of_plans(history.plans);
+  return epsilon_of_plans(history);
 }
 
 std::string Budget::accountant() const {

@@ -45,7 +45,8 @@ class Budget {
   struct Answers;
 
   History as_charged(History history) const;
-  double epsilon_of_plans(const EventCounts& plans) const;
+  double epsilon_of_plans(const History& history) const;
+  void follow(const std::optional<PrivateSelection>& selection) const;
 
   Ledger ledger_;
   AccountantFactory make_accountant_;

@@ -9,6 +9,7 @@ namespace sotto::inline dp {
 // The smallest epsilon that an accountant proves for the ledger's releases; for all planned
 // releases if the number made could have been chosen (History::whole_plan); by the adaptive
 // accountant if settings could have been chosen by looking at releases (History::adaptive);
+// with the cost of a private selection (History::selection);
 // infinity when the noise or the batches were not secret. Throws std::invalid_argument unless delta
 // is in (0, 1), and the errors of Accountant::compose for a release without a proof.
 double epsilon(const Ledger& ledger, double delta,

@@ -5,6 +5,7 @@
 
 #include "dp/accounting/adaptive_accountant.h"
 #include "dp/accounting/calibration.h"
+#include "dp/accounting/selection_cost.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/subset.h"
@@ -34,14 +35,17 @@ AccountantFactory accountant_of_rest(const EngineOptions& options, const Ledger&
   const History history = ledger.history();
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;
   const NeighboringRelation relation = ledger.header().relation;
-  const AccountantFactory start = released.empty()
-                                      ? accountant_factory(options.accountant, relation)
-                                      : adaptive_accountant_factory(relation, history.plans);
+  const AccountantFactory ordinary = accountant_factory(options.accountant, relation);
+  const AccountantFactory start =
+      released.empty() ? ordinary : adaptive_accountant_factory(relation, history.plans);
+  std::optional<SelectionCost> cost;
+  if (history.selection && !released.empty()) cost = selection_cost(*history.selection, ordinary);
   EventCounts others = planned_means(options);
   for (const auto& [event, count] : released) add_releases(others, event, count);
   if (others.empty()) return start;
-  return [start, others] {
+  return [start, others, cost] {
     auto accountant = start();
+    if (cost) accountant->charge_selection(*cost);
     for (const auto& [event, count] : others) accountant->compose(event, count);
     return accountant;
   };

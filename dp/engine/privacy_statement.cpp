@@ -101,7 +101,7 @@ std::vector<std::string> not_covered(const EngineOptions& options) {
   return lines;
 }
 
-std::string composition_words(const History& history) {
+std::string order_words(const History& history) {
   if (history.adaptive)
     return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
            "that of a Renyi odometer, for any such choice and any end";
@@ -114,6 +114,15 @@ std::string composition_words(const History& history) {
            "all that was planned";
   return "planned: releases of one kind; epsilon holds where their number was not chosen by "
          "looking at them, as no largest number was in the ledger before the first";
+}
+
+std::string composition_words(const History& history) {
+  std::string words = order_words(history);
+  if (history.selection)
+    words += fmt::format(
+        "; with a private selection, the best of {:.4g} runs in the mean, of which one is composed",
+        history.selection->runs.mean());
+  return words;
 }
 
 }  // namespace

@@ -74,6 +74,10 @@ Ledger Ledger::on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledge
   return ledger;
 }
 
+Ledger Ledger::of_candidate(LedgerHeader header, EventCounts most) {
+  return Ledger(std::make_shared<OpenLedger>(std::move(header), std::move(most)));
+}
+
 Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
 void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
@@ -94,6 +98,10 @@ void Ledger::set_population(std::int64_t units) {
 }
 
 bool Ledger::plan(const EventCounts& max) { return locked()->plan(max); }
+void Ledger::select(const PrivateSelection& selection) {
+  check(!ranks_, "ledger: a private selection on several ranks");
+  locked()->select(selection);
+}
 void Ledger::mark_not_private(const std::string& reason) { locked()->mark_not_private(reason); }
 LedgerPosition Ledger::position() { return locked()->position(); }
 

@@ -64,6 +64,9 @@ class Ledger {
   bool here() const { return !remote_; }
   // The ranks of a distributed run; null for an ordinary ledger.
   const std::shared_ptr<Ranks>& ranks() const { return ranks_; }
+  // The ledger, in memory, of one run of a private selection: it refuses plans and releases beyond
+  // these (select_privately).
+  static Ledger of_candidate(LedgerHeader header, EventCounts most);
   // Begins another run on this ledger, in memory or by open() of its file. Each engine needs one.
   Ledger new_run() const;
 
@@ -93,6 +96,10 @@ class Ledger {
   // call it. Returns false, with nothing written, once any run has released something: a plan made
   // then could have been chosen by looking at releases (History::adaptive).
   bool plan(const EventCounts& max);
+  // Charges a private selection, before its first run; select_privately() calls it. Throws
+  // std::invalid_argument, with nothing written, if any run has released something, on several
+  // ranks, and for numbers that are out of range.
+  void select(const PrivateSelection& selection);
   // Records that noise or batches are not secret (a seeded generator): from here on this file can
   // never again prove privacy.
   void mark_not_private(const std::string& reason);

@@ -135,6 +135,17 @@ void LedgerContents::set_plan(LedgerRun& run, const EventCounts& max) const {
   run.plan = max;
 }
 
+void LedgerContents::set_selection(LedgerRun& run, const PrivateSelection& selection) const {
+  check(events().empty(),
+        "a private selection after {} releases: it must be the first of its ledger",
+        total_releases(events()));
+  check(!selection.run.empty(), "a private selection whose runs release nothing");
+  selection.runs.check_range("private selection");
+  set_plan(run, selection.run);
+  run.events = selection.run;
+  run.selection = selection.runs;
+}
+
 LedgerRun& LedgerContents::run(const std::string& id) {
   const auto found =
       std::find_if(runs.rbegin(), runs.rend(), [&](const LedgerRun& run) { return run.id == id; });
@@ -177,6 +188,7 @@ History LedgerContents::history() const {
                   .within_plans = std::ranges::all_of(runs, &LedgerRun::within_plan)};
   for (const LedgerRun& run : runs) {
     for (const auto& [event, count] : run.plan) add_releases(history.plans, event, count);
+    if (run.selection) history.selection = {*run.selection, run.plan};
   }
   if (history.within_plans) {
     history.whole_plan = !history.events.empty() && !one_kind(history.plans) && !one_sequence();

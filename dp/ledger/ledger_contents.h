@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dp/event.h"
+#include "dp/numerics/truncated_negative_binomial.h"
 
 namespace sotto::inline dp {
 
@@ -30,6 +31,16 @@ void add_releases(EventCounts& counts, const Event& event, std::int64_t releases
 // The number of releases of all kinds.
 std::int64_t total_releases(const EventCounts& counts);
 
+// A private selection: the best of a random number of runs, chosen in secret, is released
+// (select_privately). What the runs released does not leave otherwise.
+struct PrivateSelection {
+  TruncatedNegativeBinomial runs = {};  // distribution of their number
+  EventCounts run = {};                 // the maximum releases of one run
+
+  // Compares both.
+  bool operator==(const PrivateSelection&) const = default;
+};
+
 // A ledger's releases, in the terms of composition theorems (docs/appendix/proofs-accounting.md,
 // section 4).
 struct History {
@@ -44,6 +55,9 @@ struct History {
   // Settings were written down after a release by which they could have been chosen: the releases
   // are of different kinds, and not all are within the plans.
   bool adaptive = false;
+  // The selection that the ledger begins with, if it does: `events` and `plans` contain one of its
+  // runs, and a SelectionCost comes on top of their composition.
+  std::optional<PrivateSelection> selection = {};
 
   // The releases whose composition gives epsilon.
   const EventCounts& charged() const { return whole_plan ? plans : events; }
@@ -83,6 +97,8 @@ struct LedgerRun {
   };
   std::vector<Pass> passes;  // one for each kind
   EventCounts plan = {};     // maximum releases, written before any release of any run
+  // The number of runs of a private selection, of which `plan` and `events` are one.
+  std::optional<TruncatedNegativeBinomial> selection = {};
 
   // Compares every member.
   bool operator==(const LedgerRun&) const = default;
@@ -130,6 +146,9 @@ struct LedgerContents {
   // Declares the maximum that the run will release, instead of an earlier declaration. Throws
   // std::invalid_argument when something was released, or the plan is empty.
   void set_plan(LedgerRun& run, const EventCounts& max) const;
+  // Charges a private selection to the run. Throws std::invalid_argument unless it is the first
+  // release of the ledger: what was chosen by looking at releases has no bound here.
+  void set_selection(LedgerRun& run, const PrivateSelection& selection) const;
 };
 
 }  // namespace sotto::inline dp

@@ -76,6 +76,18 @@ EventCounts plan_of(const Json& plan) {
   return max;
 }
 
+// Numbers that read back to the same bits.
+TruncatedNegativeBinomial runs_of(const Json& selection) {
+  check(selection.is_object(), "selection is no number of runs");
+  check_fields(selection, 2);
+  const auto number = [&](const char* key) {
+    const auto field = selection.find(key);
+    check(field != selection.end() && field->is_number(), "{} is not a number", key);
+    return field->get<double>();
+  };
+  return {.eta = number("eta"), .gamma = number("gamma")};
+}
+
 void take_run_line(LedgerContents& contents, const Json& object) {
   LedgerRun& run = contents.run(id_field(object, "run"));
   if (object.contains("reserve")) {
@@ -91,6 +103,10 @@ void take_run_line(LedgerContents& contents, const Json& object) {
   } else if (object.contains("population")) {
     check_fields(object, 3);
     contents.set_population(static_cast<std::int64_t>(whole_number(object, "population")));
+  } else if (object.contains("selection")) {
+    check_fields(object, 4);
+    check(object.contains("plan"), "no plan");
+    contents.set_selection(run, {runs_of(object["selection"]), plan_of(object["plan"])});
   } else if (object.contains("plan")) {
     check_fields(object, 3);
     contents.set_plan(run, plan_of(object["plan"]));
@@ -203,11 +219,25 @@ std::string population_line(const LedgerRun& run, std::int64_t units) {
   return dump({{"run", run.id}, {"population", units}});
 }
 
-std::string plan_line(const LedgerRun& run, const EventCounts& max) {
+namespace {
+
+OrderedJson plan_json(const EventCounts& max) {
   OrderedJson plan = OrderedJson::array();
   for (const auto& [event, count] : max)
     plan.push_back({{"most", count}, {"event", OrderedJson::parse(to_json(event))}});
-  return dump({{"run", run.id}, {"plan", plan}});
+  return plan;
+}
+
+}  // namespace
+
+std::string plan_line(const LedgerRun& run, const EventCounts& max) {
+  return dump({{"run", run.id}, {"plan", plan_json(max)}});
+}
+
+std::string selection_line(const LedgerRun& run, const PrivateSelection& selection) {
+  return dump({{"run", run.id},
+               {"selection", {{"eta", selection.runs.eta}, {"gamma", selection.runs.gamma}}},
+               {"plan", plan_json(selection.run)}});
 }
 
 std::string not_private_line(const LedgerRun& run, const std::string& reason) {

@@ -42,6 +42,8 @@ std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64
 std::string population_line(const LedgerRun& run, std::int64_t units);
 // Declares the most that the run will release.
 std::string plan_line(const LedgerRun& run, const EventCounts& max);
+// Charges the best of a random number of runs.
+std::string selection_line(const LedgerRun& run, const PrivateSelection& selection);
 // Says why the noise is not private.
 std::string not_private_line(const LedgerRun& run, const std::string& reason);
 // Returns the next line of the file, newline included: `line` with its checksum. `text.contents`

@@ -70,11 +70,14 @@ std::int64_t block_of(const Event& event, const LedgerRun& run, std::int64_t max
 
 struct OpenLedger::Shared {
   LedgerCopy copy;
-  std::recursive_mutex mutex = {};  // recursive: a BudgetCheck may call the ledger
-  bool asking = false;              // a BudgetCheck is running
+  std::recursive_mutex mutex = {};       // recursive: a BudgetCheck may call the ledger
+  bool asking = false;                   // a BudgetCheck is running
+  std::optional<EventCounts> most = {};  // all that may be planned or released
 };
 
-OpenLedger::OpenLedger(LedgerHeader header) : OpenLedger(LedgerFile(), 1) {
+OpenLedger::OpenLedger(LedgerHeader header, std::optional<EventCounts> most)
+    : OpenLedger(LedgerFile(), 1) {
+  shared_->most = std::move(most);
   text().contents.id = new_id();
   text().contents.header = std::move(header);
 }
@@ -147,6 +150,11 @@ void OpenLedger::record(const Event& event, std::uint64_t draw, const BudgetChec
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
   if (position) check_epoch_position(run(), last_, event, *position);
+  if (shared_->most) {
+    EventCounts after = events();
+    add_releases(after, event, 1);
+    check_most("record", after);
+  }
   if (!open_ || !open_->covers(event, draw)) reserve(event, draw, budget_check);
   ++open_->used;
   open_->next_draw = draw + 1;
@@ -208,6 +216,7 @@ bool OpenLedger::plan(const EventCounts& max) {
   check_usable();
   const LedgerFile::Lock lock = file().lock();
   shared_->copy.refresh(run_);
+  check_most("plan", max);
   if (max.empty() || !text().contents.events().empty()) return false;
   LedgerContents next = text().contents;
   LedgerRun& run = next.run(run_);
@@ -216,6 +225,18 @@ bool OpenLedger::plan(const EventCounts& max) {
   shared_->copy.append(add_line(text(), plan_line(run, max)));
   text().contents = std::move(next);
   return true;
+}
+
+void OpenLedger::select(const PrivateSelection& selection) {
+  check_usable();
+  check(!shared_->most, "ledger: a private selection within a run of another one");
+  const LedgerFile::Lock lock = file().lock();
+  shared_->copy.refresh(run_);
+  LedgerContents next = text().contents;
+  LedgerRun& run = next.run(run_);
+  next.set_selection(run, selection);
+  shared_->copy.append(add_line(text(), selection_line(run, selection)));
+  text().contents = std::move(next);
 }
 
 std::shared_ptr<const void> OpenLedger::claim() {
@@ -286,6 +307,17 @@ void OpenLedger::check_usable() const {
   check(process_ == ::getpid(),
         "ledger: carried across a fork, from process {} to {}: open it in this process", process_,
         ::getpid());
+}
+
+void OpenLedger::check_most(const char* op, const EventCounts& releases) const {
+  if (!shared_->most) return;
+  for (const auto& [event, count] : releases) {
+    const auto found = std::ranges::find(*shared_->most, event, &EventCounts::value_type::first);
+    const std::int64_t allowed = found == shared_->most->end() ? 0 : found->second;
+    check(count <= allowed,
+          "{}: {} releases of {}, of which a run of this private selection may make {}", op, count,
+          to_json(event), allowed);
+  }
 }
 
 LedgerContents OpenLedger::settled() const {

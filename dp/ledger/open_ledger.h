@@ -22,8 +22,8 @@ class OpenLedger {
  public:
   using BudgetCheck = std::function<bool(const History& after)>;
 
-  // A ledger in memory.
-  explicit OpenLedger(LedgerHeader header);
+  // A ledger in memory; with `most`, one that refuses to hold more.
+  explicit OpenLedger(LedgerHeader header, std::optional<EventCounts> most = {});
   OpenLedger(LedgerFile file, std::int64_t block);
   static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
                                             std::int64_t block);
@@ -40,6 +40,7 @@ class OpenLedger {
   void settle();
   void set_population(std::int64_t units);
   bool plan(const EventCounts& max);
+  void select(const PrivateSelection& selection);
   std::shared_ptr<const void> claim();
   void mark_not_private(const std::string& reason);
   LedgerPosition position();
@@ -70,6 +71,7 @@ class OpenLedger {
   const LedgerFile& file() const;
   const LedgerRun& run() const;
   void check_usable() const;
+  void check_most(const char* op, const EventCounts& releases) const;
   void reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check);
   LedgerContents settled() const;
   std::string settlement();

@@ -10,11 +10,11 @@
 #include <sotto/core/error.h>
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/dp/accounting/accountant.h>
-#include <sotto/dp/accounting/adaptive_accountant.h>
 #include <sotto/dp/accounting/calibration.h>
 #include <sotto/dp/accounting/gdp.h>
 #include <sotto/dp/accounting/make_accountant.h>
 #include <sotto/dp/accounting/pld/pld_accountant.h>
+#include <sotto/dp/accounting/selection_cost.h>
 #include <sotto/dp/accounting/truncation.h>
 #include <sotto/dp/ledger/ledger_text.h>
 
@@ -32,8 +32,9 @@ AccountantFactory maker(Method method, NeighboringRelation relation) {
 }
 
 std::unique_ptr<Accountant> composed(Method method, NeighboringRelation relation,
-                                     const History& history) {
-  auto accountant = maker(method, relation)();
+                                     const History& history,
+                                     const std::optional<PrivateSelection>& selection = {}) {
+  auto accountant = accountant_for({.selection = selection}, maker(method, relation));
   for (const auto& [event, count] : history) accountant->compose(event, count);
   return accountant;
 }
@@ -108,18 +109,22 @@ Method choose_method(const std::optional<Method>& wanted, NeighboringRelation re
   fail(fmt::format("--relation {}: {}", name(relation), refusal(Method::pld, relation, history)));
 }
 
-Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta) {
+Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta,
+               const std::optional<PrivateSelection>& selection) {
+  check(method != Method::gdp || !selection, "gdp: no limit is known of a private selection");
   if (method == Method::gdp) return {gdp_epsilon(gdp_mu(relation, history), delta)};
-  const auto accountant = composed(method, relation, history);
+  const auto accountant = composed(method, relation, history, selection);
   if (const auto* const pld = dynamic_cast<const PldAccountant*>(accountant.get())) {
     return {pld->epsilon(delta), pld->epsilon(delta, Bound::lower)};
   }
   return {accountant->epsilon(delta)};
 }
 
-Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon) {
+Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon,
+             const std::optional<PrivateSelection>& selection) {
+  check(method != Method::gdp || !selection, "gdp: no limit is known of a private selection");
   if (method == Method::gdp) return {gdp_delta(gdp_mu(relation, history), epsilon)};
-  const auto accountant = composed(method, relation, history);
+  const auto accountant = composed(method, relation, history, selection);
   if (const auto* const pld = dynamic_cast<const PldAccountant*>(accountant.get())) {
     return {pld->delta(epsilon), pld->delta(epsilon, Bound::lower)};
   }
@@ -127,10 +132,11 @@ Bounds delta(Method method, NeighboringRelation relation, const History& history
 }
 
 Bounds adaptive_epsilon(NeighboringRelation relation, const History& plans, const History& history,
-                        double delta) {
-  AdaptiveAccountant accountant(relation, plans);
-  for (const auto& [event, count] : history) accountant.compose(event, count);
-  return {accountant.epsilon(delta)};
+                        double delta, const std::optional<PrivateSelection>& selection) {
+  const auto accountant = accountant_for({.plans = plans, .adaptive = true, .selection = selection},
+                                         accountant_factory(AccountantKind::pld, relation));
+  for (const auto& [event, count] : history) accountant->compose(event, count);
+  return {accountant->epsilon(delta)};
 }
 
 double min_noise(Method method, NeighboringRelation relation, const Phase& phase,
@@ -200,14 +206,17 @@ LedgerFacts facts_of(const LedgerContents& ledger) {
           .population = ledger.population,
           .adaptive = history.adaptive,
           .whole_plan = history.whole_plan,
-          .plans = history.plans};
+          .plans = history.plans,
+          .selection = history.selection};
 }
 
 double epsilon(const LedgerFacts& ledger, NeighboringRelation relation, double delta) {
   if (!ledger.reasons.empty()) return std::numeric_limits<double>::infinity();
-  if (ledger.adaptive) return adaptive_epsilon(relation, ledger.plans, ledger.history, delta).upper;
+  if (ledger.adaptive)
+    return adaptive_epsilon(relation, ledger.plans, ledger.history, delta, ledger.selection).upper;
   const History& charged = ledger.whole_plan ? ledger.plans : ledger.history;
-  return epsilon(choose_method({}, relation, charged), relation, charged, delta).upper;
+  return epsilon(choose_method({}, relation, charged), relation, charged, delta, ledger.selection)
+      .upper;
 }
 
 LedgerFacts read_ledger(const char* option, const std::string& path) {

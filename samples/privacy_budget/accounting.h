@@ -43,12 +43,15 @@ Method choose_method(const std::optional<Method>& wanted, NeighboringRelation re
 
 // Bounds on epsilon for this delta, and on delta for this epsilon. Throw std::invalid_argument when
 // there is a refusal.
-Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta);
-Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon);
+// With a private selection, of whose runs the history contains one.
+Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta,
+               const std::optional<PrivateSelection>& selection = {});
+Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon,
+             const std::optional<PrivateSelection>& selection = {});
 // Bounds on epsilon for a history whose settings, except for the plans, could have been chosen by
 // looking at releases.
 Bounds adaptive_epsilon(NeighboringRelation relation, const History& plans, const History& history,
-                        double delta);
+                        double delta, const std::optional<PrivateSelection>& selection = {});
 
 struct Target {
   double epsilon, delta;
@@ -84,6 +87,7 @@ struct LedgerFacts {
   // As in sotto::History.
   bool adaptive = false, whole_plan = false;
   History plans = {};
+  std::optional<PrivateSelection> selection = {};
 };
 
 LedgerFacts facts_of(const LedgerContents& ledger);

@@ -23,6 +23,7 @@ struct Training {
   // As in sotto::History.
   bool adaptive = false, whole_plan = false;
   History plans = {};
+  std::optional<PrivateSelection> selection = {};
   std::function<History(std::int64_t steps, double noise)> first;
   std::vector<Phase> phases{};  // if the training was described
 
@@ -80,7 +81,8 @@ Training ledger_training(const Options& options, Answer& answer) {
                     .population = ledger.population,
                     .adaptive = ledger.adaptive,
                     .whole_plan = ledger.whole_plan,
-                    .plans = ledger.plans};
+                    .plans = ledger.plans,
+                    .selection = ledger.selection};
   training.first = [kinds = by_kind(ledger.history)](std::int64_t steps, double noise) {
     return truncated(kinds, steps, noise);
   };
@@ -92,6 +94,14 @@ Training ledger_training(const Options& options, Answer& answer) {
     answer.json["population"] = *ledger.population;
   }
   answer.notes.emplace_back("reservations of a running or crashed training count in full");
+  if (ledger.selection) {
+    const double runs = ledger.selection->runs.mean();
+    answer.json["selection_mean_runs"] = runs;
+    answer.notes.push_back(fmt::format(
+        "the best of a random number of runs, {:.4g} in the mean, was selected in private: the "
+        "releases are those of one run, and epsilon is that of the selection",
+        runs));
+  }
   return training;
 }
 
@@ -178,10 +188,13 @@ void tell_answers(const Options& options, Method method, const Training& trainin
   const EventCounts& history = training.charged();
   const NeighboringRelation relation = training.relation;
   const auto spent = [&](double value) {
-    return training.adaptive ? adaptive_epsilon(relation, training.plans, history, value)
-                             : epsilon(method, relation, history, value);
+    return training.adaptive
+               ? adaptive_epsilon(relation, training.plans, history, value, training.selection)
+               : epsilon(method, relation, history, value, training.selection);
   };
-  const auto lost = [&](double value) { return delta(method, relation, history, value); };
+  const auto lost = [&](double value) {
+    return delta(method, relation, history, value, training.selection);
+  };
   for (const double value : options.deltas) {
     const Bounds found = secret ? spent(value) : Bounds{infinity};
     check_cut(method, training, value, found);
@@ -234,7 +247,7 @@ Answer answer_spent(const Options& options, Progress& progress) {
   tell_releases(training, answer);
   tell_answers(options, method, training, answer, progress);
   if (options.html.empty() || !answer.alarms.empty() || options.deltas.empty() ||
-      training.adaptive || training.whole_plan)
+      training.adaptive || training.whole_plan || training.selection)
     return answer;
   const std::vector<Kind> kinds = by_kind(training.history);
   const bool one_kind = kinds.size() == 1;

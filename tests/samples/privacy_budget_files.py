@@ -55,6 +55,22 @@ class Ledgers(Case):
         self.assertTrue(any("the whole plan" in note for note in found["notes"]))
         self.assertFalse(any("the whole plan" in note for note in planned["notes"]))
 
+    def test_a_private_selection_costs_more_than_a_run_and_less_than_the_sum(self):
+        found = self.ledger("selection.ledger")
+        one, ten = (self.spent(*PLAIN[:-1], steps)["epsilon"] for steps in ("1000", "10000"))
+        self.assertEqual(found["releases"][0]["count"], 1000)
+        self.assertAlmostEqual(found["selection_mean_runs"], 10)
+        self.assertTrue(one < found["answers"][0]["epsilon"] < ten)
+        self.assertTrue(any("10 in the mean" in note for note in found["notes"]))
+        at = self.ask("spent", "--epsilon", str(found["answers"][0]["epsilon"]), "--ledger",
+                      self.path("selection.ledger"))
+        self.assertAlmostEqual(at["answers"][0]["delta"], 1e-5, places=7)
+        more = self.ledger("selection_and_more.ledger")
+        self.assertTrue(more["adaptive"])
+        self.assertGreater(more["answers"][0]["epsilon"], found["answers"][0]["epsilon"])
+        self.refuse(2, "gdp: no limit is known of a private selection", "spent", *DELTA, "--ledger",
+                    self.path("selection.ledger"), "--accountant", "gdp")
+
     def test_epochs_of_a_ledger_are_charged_once(self):
         found = self.ledger("passes.ledger", "--report", self.path("page.html"))
         self.assertEqual(found["releases"][0]["count"], 10)

@@ -65,6 +65,12 @@ int main(int, char** argv) {
     Ledger ledger = Ledger::create(folder + "noiseless.ledger", {}, block);
     release(ledger, {.noise_multiplier = 0}, 3);
   }
+  for (const char* const name : {"selection.ledger", "selection_and_more.ledger"}) {
+    Ledger ledger = Ledger::create(folder + name, {}, block);
+    ledger.select({.runs = {.eta = 1, .gamma = 0.1}, .run = {{poisson, 1000}}});
+    if (std::string(name) == "selection_and_more.ledger")
+      release(ledger, {.noise_multiplier = 4}, 1);
+  }
   Ledger held = Ledger::create(folder + "held.ledger", {}, block);
   release(held, poisson, 5);
   std::puts("ready");

@@ -95,6 +95,7 @@ void PldAccountant::charge(const Event& event, std::int64_t count) {
 double PldAccountant::epsilon(double delta, Bound bound) const {
   if (bound == Bound::upper || without_noise_) return epsilon(delta);
   check_delta(delta);
+  if (has_selection()) return 0;  // a lower bound of one run says nothing about the best of several
   const double all = charged_epsilon(delta, bound);
   if (truncation_probability() == 0) return all;
   const double more = delta + (1 + std::exp(all)) * truncation_probability();
@@ -104,6 +105,7 @@ double PldAccountant::epsilon(double delta, Bound bound) const {
 double PldAccountant::delta(double epsilon, Bound bound) const {
   if (bound == Bound::upper || without_noise_) return delta(epsilon);
   check_epsilon(epsilon);
+  if (has_selection()) return 0;
   const double all = charged_delta(epsilon, bound);
   return truncation_probability() == 0
              ? all
