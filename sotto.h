@@ -19,6 +19,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/planning/planner.h"
 #include "memory/profiling/phase_profiler.h"
+#include "multilevel/learned_settings.h"
 #include "multilevel/levels.h"
 #include "nn/convert.h"
 #include "nn/data/batch_loader.h"

@@ -260,12 +260,26 @@ void Optimizer::set_learning_rate(int group, double rate) {
   state_->groups[static_cast<std::size_t>(group)].rate = rate;
 }
 
+namespace {
+
 // Changes all groups or none.
-void Optimizer::set_momentum(double momentum) {
+template <class Changed>
+void change_rules(std::deque<ParameterGroup>& groups, const Changed& changed) {
   std::vector<std::unique_ptr<const UpdateRule>> rules;
-  for (const ParameterGroup& group : state_->groups)
-    rules.push_back(group.rule->with_momentum(momentum));
-  for (std::size_t i = 0; i < rules.size(); ++i) state_->groups[i].rule = std::move(rules[i]);
+  for (const ParameterGroup& group : groups) rules.push_back(changed(*group.rule));
+  for (std::size_t i = 0; i < rules.size(); ++i) groups[i].rule = std::move(rules[i]);
+}
+
+}  // namespace
+
+void Optimizer::set_momentum(double momentum) {
+  change_rules(state_->groups,
+               [&](const UpdateRule& rule) { return rule.with_momentum(momentum); });
+}
+
+void Optimizer::set_weight_decay(double weight_decay) {
+  change_rules(state_->groups,
+               [&](const UpdateRule& rule) { return rule.with_weight_decay(weight_decay); });
 }
 
 void Optimizer::follow(const Schedule& schedule, std::int64_t step) {

@@ -60,6 +60,8 @@ class Optimizer {
   // Sets the momentum of SGD and RMSprop, and beta1 of Adam. Throws std::invalid_argument for other
   // rules.
   void set_momentum(double momentum);
+  // Sets the weight decay of every group.
+  void set_weight_decay(double weight_decay);
   // Sets each group's learning rate to the schedule's value at a step, computed from the rate the
   // group was made with, and the momentum if the schedule has one.
   void follow(const Schedule& schedule, std::int64_t step);

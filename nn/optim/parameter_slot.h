@@ -25,6 +25,8 @@ class UpdateRule {
   virtual std::optional<RulePlan> plan(const Update& update) const = 0;
   // Returns a copy with another momentum. Throws as Optimizer::set_momentum() does.
   virtual std::unique_ptr<const UpdateRule> with_momentum(double momentum) const = 0;
+  // The same for weight decay.
+  virtual std::unique_ptr<const UpdateRule> with_weight_decay(double weight_decay) const = 0;
 };
 
 // The options that a group of parameters shares.

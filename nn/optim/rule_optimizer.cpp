@@ -43,6 +43,11 @@ class UpdateRuleOf final : public UpdateRule {
     momentum_of(rule) = momentum;
     return std::make_unique<UpdateRuleOf>(rule);
   }
+  std::unique_ptr<const UpdateRule> with_weight_decay(double weight_decay) const override {
+    Rule rule = rule_;
+    rule.weight_decay = weight_decay;
+    return std::make_unique<UpdateRuleOf>(rule);
+  }
 
  private:
   Rule rule_;

@@ -175,6 +175,16 @@ TEST_CASE("a schedule moves the momentum of the rules that have one") {
   CHECK(throws([&] { adam.set_momentum(1); }, "adam: beta1 is 1 outside [0, 1)"));
 }
 
+TEST_CASE("the weight decay of every group can be set, and one out of range changes none") {
+  Parameter one(full({1}, 1)), other(full({1}, 2));
+  nn::Sgd sgd({{{&one}, {.learning_rate = 0.5}}, {{&other}, {.learning_rate = 0.25}}});
+  sgd.set_weight_decay(0.5);
+  CHECK(throws([&] { sgd.set_weight_decay(-1); }, "weight_decay"));
+  sgd.step({{&one, full({1}, 0)}, {&other, full({1}, 0)}});
+  CHECK(one.value.item() == 1 - 0.5 * 0.5);
+  CHECK(other.value.item() == 2 - 0.25 * 0.5 * 2);
+}
+
 TEST_CASE("an optimizer over a module leaves frozen parameters out") {
   Pair model;
   model.a->trainable = false;
