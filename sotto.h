@@ -6,6 +6,7 @@
 #include "core/tensor_text.h"
 #include "dp/accounting/calibration.h"
 #include "dp/accounting/ledger_epsilon.h"
+#include "dp/clipping/learned_clip_bound.h"
 #include "dp/clipping/sample_values.h"
 #include "dp/engine/engine.h"
 #include "dp/engine/private_selection.h"
