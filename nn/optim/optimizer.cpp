@@ -64,7 +64,8 @@ ParameterSlot loaded(const ParameterSlot& slot, const std::string& name,
                      .place = slot.place,
                      .dtype = slot.dtype,
                      .steps = saved_steps(state, name + ".steps"),
-                     .range = slot.range};
+                     .range = slot.range,
+                     .shards = slot.shards};
   if (read.steps == 0) return read;
   for (const char* kind : slot.group->rule->buffers())
     read.buffers.push_back(saved_buffer(state, name + "." + kind, slot));
@@ -293,10 +294,8 @@ void Optimizer::follow(const Schedule& schedule, std::int64_t step) {
 void Optimizer::divide(std::shared_ptr<const Shards> shards) {
   check(!state_->shards || &state_->shards->ranks() == &shards->ranks(),
         "optimizer: its state is divided among other ranks");
-  for (const ParameterSlot& slot : state_->slots)
-    check(slot.group->rule->elementwise(),
-          "optimizer: a rule that needs whole parameters, such as Lamb, on several ranks");
   for (ParameterSlot& slot : state_->slots) {
+    slot.shards = shards.get();
     if (slot.range) continue;
     slot.range = shards->range(*slot.parameter);
     for (Tensor& buffer : slot.buffers) buffer = own_part(buffer, *slot.range);

@@ -68,9 +68,9 @@ class Optimizer {
 
   // Divides the state and all further steps among the ranks of a distributed run: each keeps and
   // updates the elements that it owns, and step() takes their gradients, [elements] for each
-  // parameter. The engine calls it (EngineOptions::ranks). Throws std::invalid_argument, and
-  // changes nothing, for a rule that needs whole parameters (Lamb), and for an optimizer that was
-  // divided among other ranks.
+  // parameter. The engine calls it (EngineOptions::ranks). Steps of a rule that needs whole
+  // parameters (Lamb) are then collective. Throws std::invalid_argument, and changes nothing, for
+  // an optimizer that was divided among other ranks.
   void divide(std::shared_ptr<const Shards> shards);
 
   // The state for a training checkpoint: "conv1.weight.steps" (i64 of rank 0) and a tensor for each

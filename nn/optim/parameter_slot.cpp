@@ -23,7 +23,9 @@ Update update_of(ParameterSlot& slot, const Tensor& value, const Tensor& grad,
           .learning_rate = slot.group->rate,
           .t = slot.steps,
           .noise_variance = noise_variance,
-          .buffers = slot.buffers};
+          .buffers = slot.buffers,
+          .shards = slot.shards,
+          .parameter = slot.parameter};
 }
 
 // Updates part.value, the slot's elements from `first` on, with its bf16 state converted to the
@@ -99,7 +101,7 @@ std::string description(const ParameterGroup& group) {
                                         .t = t,
                                         .noise_variance = 1,
                                         .buffers = {}});
-    if (!plan) return text + " of whole parameters";
+    if (!plan) return text + group.rule->text();
     const OptimizerConstants& c = plan->constants;
     text +=
         fmt::format("; step {}: rule {} {} {} {} {} {} {} {} {} {} {} {} {} {}", t, plan->rule,

@@ -27,6 +27,8 @@ class UpdateRule {
   virtual std::unique_ptr<const UpdateRule> with_momentum(double momentum) const = 0;
   // The same for weight decay.
   virtual std::unique_ptr<const UpdateRule> with_weight_decay(double weight_decay) const = 0;
+  // The options of a rule that needs whole parameters, as text.
+  virtual std::string text() const = 0;
 };
 
 // The options that a group of parameters shares.
@@ -46,6 +48,7 @@ struct ParameterSlot {
   // The elements that are updated here, if the parameters are divided among ranks. Gradient and
   // state then have one axis.
   std::optional<ElementRange> range{};
+  const Shards* shards = nullptr;  // then, the division
 
   // The updated elements. Throws std::invalid_argument for a part of a value that is not row-major.
   Tensor value() const;

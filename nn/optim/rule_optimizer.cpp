@@ -48,6 +48,12 @@ class UpdateRuleOf final : public UpdateRule {
     rule.weight_decay = weight_decay;
     return std::make_unique<UpdateRuleOf>(rule);
   }
+  std::string text() const override {
+    if constexpr (requires { rule_.text(); })
+      return rule_.text();
+    else
+      return "";
+  }
 
  private:
   Rule rule_;

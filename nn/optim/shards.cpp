@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/random/rounded_gaussian.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::nn {
@@ -23,7 +22,7 @@ std::size_t bytes_in(const Tensor& tensor, ElementRange range) {
 }  // namespace
 
 ElementRange part_of(std::int64_t elements, int k, int owners) {
-  constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
+  constexpr std::int64_t group = Shards::group_elements;
   const std::int64_t groups = (elements + group - 1) / group;
   const auto cut = [&](std::int64_t owner) {
     return std::min(elements, groups * owner / owners * group);
@@ -45,6 +44,23 @@ Shards::Shards(std::shared_ptr<Ranks> ranks, const std::vector<const Parameter*>
 ElementRange Shards::range(const Parameter& parameter, int rank) const {
   const int place = places_.at(&parameter), owners = ranks_->size();
   return part_of(parameter.value.numel(), (rank + place) % owners, owners);
+}
+
+std::vector<double> Shards::of_all_groups(const Parameter& parameter, std::span<const double> own,
+                                          std::int64_t each) const {
+  const auto numbers_before = [&](std::int64_t element) {
+    return static_cast<std::size_t>((element + group_elements - 1) / group_elements * each);
+  };
+  std::vector<double> all(numbers_before(parameter.value.numel()));
+  std::vector<Ranks::Room> room;
+  for (int rank = 0; rank < ranks_->size(); ++rank) {
+    const ElementRange theirs = range(parameter, rank);
+    const std::size_t first = numbers_before(theirs.first);
+    room.push_back(
+        std::as_writable_bytes(std::span(all).subspan(first, numbers_before(theirs.end) - first)));
+  }
+  ranks_->gather("parts of norms", std::as_bytes(own), std::move(room)).wait();
+  return all;
 }
 
 Tensor Shards::whole(const Parameter& parameter, const Tensor& own) const {

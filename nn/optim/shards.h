@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "autograd/parameter.h"
+#include "core/random/rounded_gaussian.h"
 #include "core/ranks/ranks.h"
 
 namespace sotto::nn {
@@ -20,7 +22,7 @@ struct ElementRange {
 };
 
 // The part of `elements` elements that goes to owner `k` of `owners`. Parts are cut at multiples of
-// RoundedGaussian::group_values, so that an element's noise does not depend on the owners.
+// Shards::group_elements, so that an element's noise does not depend on the owners.
 ElementRange part_of(std::int64_t elements, int k, int owners);
 
 // All ranks make one from the same parameters in the same order. Every function but range() and
@@ -29,6 +31,8 @@ class Shards {
  public:
   // Throws std::invalid_argument unless every value is row-major and on the CPU.
   Shards(std::shared_ptr<Ranks> ranks, const std::vector<const Parameter*>& parameters);
+  // All ranges of a parameter begin at a multiple of it.
+  static constexpr std::int64_t group_elements = RoundedGaussian::group_values;
 
   Ranks& ranks() const { return *ranks_; }
   // The elements of the parameter that this rank owns.
@@ -37,6 +41,10 @@ class Shards {
 
   // The place of the parameter among those that are divided.
   int place(const Parameter& parameter) const { return places_.at(&parameter); }
+  // Returns `each` numbers for every group of group_elements of the parameter, in their order, of
+  // which each rank passes those of the elements that it owns.
+  std::vector<double> of_all_groups(const Parameter& parameter, std::span<const double> own,
+                                    std::int64_t each) const;
   // Returns the tensor, of the parameter's shape, of which each rank passes its own elements; on
   // rank 0, undefined on the others.
   Tensor whole(const Parameter& parameter, const Tensor& own) const;

@@ -10,10 +10,13 @@
 #include "kernels/host_device/optimizer_constants.h"
 
 namespace sotto {
+struct Parameter;
 struct UpdateArray;
-}
+}  // namespace sotto
 
 namespace sotto::nn {
+
+class Shards;
 
 struct Update {
   const Tensor& value;  // written in place
@@ -24,6 +27,9 @@ struct Update {
   double noise_variance;
   // One tensor for each name in buffers(); undefined before the first step.
   std::span<Tensor> buffers;
+  // The division among ranks of the parameter whose elements these are; null if they are all.
+  const Shards* shards = nullptr;
+  const Parameter* parameter = nullptr;
 };
 
 // The elementwise form of an update, which kernels/host_device/optimizer_update.h computes.

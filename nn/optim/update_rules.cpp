@@ -1,10 +1,16 @@
 #include "nn/optim/update_rules.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
+#include <utility>
 
+#include "core/threads/parallel.h"
 #include "kernels/functors/functors.h"
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/shards.h"
 #include "nn/optim/update_plan.h"
 
 namespace sotto::nn {
@@ -45,6 +51,44 @@ Tensor quotient(const Tensor& a, const Tensor& b) {
 }
 
 double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
+
+// Adds the squares of each block of elements to sums[2 k + place], for block k.
+template <class T>
+void add_squares(const Tensor& x, std::size_t place, std::vector<double>& sums) {
+  const Tensor row_major = contiguous(x);
+  const std::span<const T> values(row_major.view().as<const T>(),
+                                  static_cast<std::size_t>(x.numel()));
+  constexpr std::size_t block = Shards::group_elements;
+  parallel_for(std::ssize(sums) / 2, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
+      const auto own = values.subspan(k * block, std::min(block, values.size() - k * block));
+      std::array<double, 8> partial{};  // in which the sum does not wait for each addition
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        const double value = own[i];
+        partial[i % 8] += value * value;
+      }
+      for (const double one : partial) sums[2 * k + place] += one;
+    }
+  });
+}
+
+// The norms of the parameter and of `r`, over the elements of all ranks. On the CPU squares are
+// summed in blocks, and these in the order of elements, so that the ranks do not change the bits.
+std::pair<double, double> norms(const Update& update, const Tensor& r) {
+  if (update.value.device() != cpu) return {length(update.value), length(r)};
+  constexpr std::int64_t block = Shards::group_elements;
+  std::vector<double> sums(static_cast<std::size_t>((r.numel() + block - 1) / block * 2));
+  const auto add = update.value.dtype() == Dtype::f32 ? add_squares<float> : add_squares<double>;
+  add(update.value, 0, sums);
+  add(r, 1, sums);
+  if (update.shards != nullptr) sums = update.shards->of_all_groups(*update.parameter, sums, 2);
+  double of_value = 0, of_update = 0;
+  for (std::size_t k = 0; k < sums.size(); k += 2) {
+    of_value += sums[k];
+    of_update += sums[k + 1];
+  }
+  return {std::sqrt(of_value), std::sqrt(of_update)};
+}
 
 // 1 - memory^t, the sum of an average's weights after t steps.
 double weight_sum(double beta2, std::int64_t t) {
@@ -203,9 +247,13 @@ void LambRule::apply(const Update& update) const {
   const Tensor scaled = affine(root(v), 1 / std::sqrt(weight_sum(beta2, update.t)), eps);
   const Tensor r = quotient(affine(m, 1 / weight_sum(beta1, update.t), 0), scaled);
   axpby(weight_decay, update.value, 1, r);
-  const double of_value = length(update.value), of_update = length(r);
+  const auto [of_value, of_update] = norms(update, r);
   const double trust = of_value > 0 && of_update > 0 ? of_value / of_update : 1;
   axpby(-update.learning_rate * trust, r, 1, update.value);
+}
+
+std::string LambRule::text() const {
+  return fmt::format(" lamb {} {} {} {}", beta1, beta2, eps, weight_decay);
 }
 
 void DpAdamRule::validate() const {

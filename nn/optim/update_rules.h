@@ -7,6 +7,7 @@
 // elementwise rule has plan(); any other has apply().
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace sotto::nn {
@@ -141,6 +142,8 @@ struct LambRule {
   std::vector<const char*> buffers() const;
   // Updates the parameter at once.
   void apply(const Update& update) const;
+  // The options but for the rate, for comparisons.
+  std::string text() const;
 };
 
 // Adam with the noise's variance subtracted from the second moment:

@@ -158,16 +158,13 @@ TEST_CASE("what several ranks cannot do is refused when the engine is made") {
     return all_say(all.texts, part);
   };
   CHECK(refused([](EngineOptions& options) { options.memory.limit = 1 << 30; }, "memory limit"));
-  CHECK(refused([](EngineOptions& options) { options.planned_means = {{.noise_multiplier = 9}}; },
-                "planned_means on several ranks"));
   CHECK(refused([](EngineOptions& o) { o.noise = GaussianNoise::floating_point; },
                 "floating-point noise"));
-  CHECK(refused([](EngineOptions& options) { options.ranks = nullptr; }, "a ledger of several"));
   const Errors lamb = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-    nn::Lamb optimizer(training.model);
+    nn::Lamb optimizer(training.model, {.weight_decay = 0.1 * ranks->rank()});
     Engine(training.model, optimizer, population, in_memory(ranks), noisy(ranks));
   });
-  CHECK(all_say(lamb.texts, "Lamb"));
+  CHECK(all_say(lamb.texts, "optimizer's group is"));
   const Errors apart = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
     Engine(training.model, *training.optimizer, population, Ledger(), noisy(ranks));
   });

@@ -167,6 +167,19 @@ TEST_CASE("a target epsilon is met by the same steps on several ranks") {
   check_every_number_of_ranks(target, {}, {3});
 }
 
+TEST_CASE("a rule that needs whole parameters trains the same bits on several ranks") {
+  for (const bool bf16_state : {false, true})
+    check_every_number_of_ranks(
+        [&](RankTraining& training) {
+          training.optimizer = std::make_unique<nn::Lamb>(
+              std::vector<nn::Lamb::Group>{{training.model.parameters(),
+                                            {.learning_rate = 0.01, .weight_decay = 0.1},
+                                            bf16_state}});
+          return small_batches();
+        },
+        {}, {2, 3, 7});
+}
+
 TEST_CASE("units of several rows and of none are the same on several ranks") {
   for (const bool mean : {false, true}) {
     const auto of_users = [&](RankTraining&) {
