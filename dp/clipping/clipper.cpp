@@ -199,9 +199,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   try {
     add_physical_batch(tape, loss, grouping);
   } catch (const std::exception& error) {
-    if (!memory::out_of_memory(error)) throw;
-    if (shared_) shared_->check_repeatable(grouping);
-    if (accumulator_.undo()) state_ = State::adding;
+    if (memory::out_of_memory(error) && accumulator_.undo()) state_ = State::adding;
     throw;
   }
   state_ = State::adding;
@@ -340,7 +338,10 @@ bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losse
 ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
   check(!shared_, "Clipper: a batch that is divided among ranks ends as a whole one");
-  check_units(draw, draw.units());
+  check_clipped("drawn", std::ssize(draw.units()));
+  check(!blocks_ || blocks_->consist_of(draw.units()),
+        "Clipper: begin() was given other units than were drawn");
+  check_size(draw);
   Gradients sums = accumulator_.take_sums();
   state_ = State::finished;
   return clipped_sum(std::move(draw), std::move(sums), counts(), nullptr);
@@ -349,12 +350,10 @@ ClippedSum Clipper::finish(SampledBatch draw) {
 ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards) {
   start_batch();
   check(blocks_.has_value(), "Clipper: a part of a batch without begin()");
+  check_clipped("begun", std::ssize(blocks_->units()));
   if (!shared_) begin_sharing(shards);
-  const OwnUnits own = shared_->parts.own_units();
-  check(own.of_all_ranks == draw.units().size(),
-        "Clipper: {} units were drawn, and {} clipped by all ranks", draw.units().size(),
-        own.of_all_ranks);
-  check_units(draw, draw.units().subspan(own.first, shared_->units.size()));
+  shared_->parts.check_division(draw.units());
+  check_size(draw);
   const std::vector<Parameter*> order = accumulator_.settle_all();
   state_ = State::finished;
   std::vector<double> total_counts = counts_on_rank_0(shards->ranks(), counts());
@@ -364,15 +363,16 @@ ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> 
   return clipped_sum(std::move(draw), std::move(sums), std::move(total_counts), std::move(shards));
 }
 
-void Clipper::check_units(const SampledBatch& draw, std::span<const std::int64_t> units) const {
-  const auto drawn = std::ssize(draw.units());
-  check(statistics().units == std::ssize(units), "Clipper: {} units were drawn and {} clipped",
-        units.size(), statistics().units);
+void Clipper::check_clipped(const char* what, std::int64_t units) const {
+  check(statistics().units == units, "Clipper: {} units were {} and {} clipped", units, what,
+        statistics().units);
+}
+
+void Clipper::check_size(const SampledBatch& draw) const {
+  const std::int64_t drawn = std::ssize(draw.units());
   check(drawn <= options_.sum_size.batch,
         "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)", drawn,
         options_.sum_size.batch);
-  check(!blocks_ || std::ranges::equal(blocks_->units(), units),
-        "Clipper: begin() was given other units than were drawn");
 }
 
 // This rank's counts, which are released with the sums.

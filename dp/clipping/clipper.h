@@ -71,11 +71,11 @@ class Clipper {
   // the units came from. Throws std::invalid_argument if the number of units added differs from
   // that of the draw or exceeds the maximum batch, or if begin() was given other units.
   ClippedSum finish(SampledBatch draw);
-  // The same for a batch whose blocks are divided among ranks. Collective: each rank calls begin()
-  // with its part (SumBlocks::part), in the order of ranks, and finish() with the whole draw. The
-  // result holds the sums over all ranks of the elements that this rank owns; their counts are on
-  // rank 0 alone. Throws std::invalid_argument on every rank if the parts are not a division of the
-  // drawn units, or if the ranks' bounds differ.
+  // The same for a batch whose units are divided among ranks. Collective: each rank calls begin()
+  // with the blocks of its own units, and finish() with the whole draw. The result holds the sums
+  // over all ranks of the elements that this rank owns; their counts are on rank 0 alone. Throws
+  // std::invalid_argument on every rank if a drawn unit was clipped by several ranks or by none, or
+  // if the ranks' bounds differ.
   ClippedSum finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards);
   // Drops everything added since the last finish(). Call it after an exception in mid-batch. Sums
   // that have left (share()) stay valid if the same units are added again, and no others can be.
@@ -124,7 +124,8 @@ class Clipper {
   enum class State { adding, finished, broken };
 
   void check_between_batches(const char* what) const;
-  void check_units(const SampledBatch& draw, std::span<const std::int64_t> units) const;
+  void check_clipped(const char* what, std::int64_t units) const;
+  void check_size(const SampledBatch& draw) const;
   ClippedSum clipped_sum(SampledBatch draw, Gradients sums, std::vector<double> counts,
                          std::shared_ptr<const nn::Shards> shards) const;
   std::vector<double> counts() const;

@@ -27,10 +27,20 @@ double hash_of_values(const std::vector<ClipGroup>& groups) {
   return static_cast<double>(hash >> 16);
 }
 
-// One rank's part of a batch, as it tells the others: the number of units, and what must be equal
-// on all ranks.
-std::vector<double> part_of_batch(const Clipper& clipper, std::size_t units) {
-  std::vector<double> part{static_cast<double>(units), clipper.sensitivity(), clipper.loss_scale()};
+// A number that two sets of units hardly share, in the 48 bits that a double holds exactly. That of
+// a union of disjoint sets is the sum of theirs, modulo 2^48.
+constexpr std::uint64_t hashes = std::uint64_t{1} << 48;
+std::uint64_t sum_of_hashes(std::span<const std::int64_t> units) {
+  std::uint64_t sum = 0;
+  for (const std::int64_t unit : units) sum += xxh64(std::as_bytes(std::span(&unit, 1)));
+  return sum % hashes;
+}
+
+// One rank's part of a batch, as it tells the others: the number and the hashes of its units, and
+// what must be equal on all ranks.
+std::vector<double> part_of_batch(const Clipper& clipper, std::span<const std::int64_t> own) {
+  std::vector<double> part{static_cast<double>(own.size()), static_cast<double>(sum_of_hashes(own)),
+                           clipper.sensitivity(), clipper.loss_scale()};
   const std::vector<double> bounds = clipper.bounds();
   part.insert(part.end(), bounds.begin(), bounds.end());
   part.push_back(hash_of_values(clipper.groups()));
@@ -53,43 +63,37 @@ std::vector<Parameter*> settling_order(std::vector<ClipGroup> groups, const nn::
 
 }  // namespace
 
-PartsOfBatch::PartsOfBatch(const Clipper& clipper, std::size_t units, Ranks& ranks)
-    : rank_(ranks.rank()),
-      own_(part_of_batch(clipper, units)),
+PartsOfBatch::PartsOfBatch(const Clipper& clipper, std::span<const std::int64_t> own, Ranks& ranks)
+    : own_(part_of_batch(clipper, own)),
       all_(static_cast<std::size_t>(ranks.size()), std::vector<double>(own_.size())) {
   std::vector<Ranks::Room> room;
   for (std::vector<double>& from : all_) room.push_back(std::as_writable_bytes(std::span(from)));
   pending_ = ranks.gather("parts of the batch", std::as_bytes(std::span(own_)), std::move(room));
 }
 
-OwnUnits PartsOfBatch::own_units() {
+void PartsOfBatch::check_division(std::span<const std::int64_t> drawn) {
   pending_.wait();
-  OwnUnits own;
+  std::uint64_t clipped = 0, hash = 0;
   for (std::size_t rank = 0; rank < all_.size(); ++rank) {
-    check(std::equal(all_[rank].begin() + 1, all_[rank].end(), all_[0].begin() + 1),
+    check(std::equal(all_[rank].begin() + 2, all_[rank].end(), all_[0].begin() + 2),
           "Clipper: rank {} clips with other bounds, another loss scale or other values of the "
           "parameters than rank 0",
           rank);
-    if (rank == static_cast<std::size_t>(rank_)) own.first = own.of_all_ranks;
-    own.of_all_ranks += static_cast<std::size_t>(all_[rank][0]);
+    clipped += static_cast<std::uint64_t>(all_[rank][0]);
+    hash += static_cast<std::uint64_t>(all_[rank][1]);
   }
-  return own;
+  check(clipped == drawn.size(), "Clipper: {} units were drawn, and {} clipped by all ranks",
+        drawn.size(), clipped);
+  check(hash % hashes == sum_of_hashes(drawn),
+        "Clipper: of {} units that were drawn, some were clipped by several ranks and some by none",
+        drawn.size());
 }
 
 SharedBatch::SharedBatch(const Clipper& clipper, std::vector<std::int64_t> own_units,
                          const std::shared_ptr<const nn::Shards>& shards)
     : units(std::move(own_units)),
-      parts(clipper, units.size(), shards->ranks()),
+      parts(clipper, units, shards->ranks()),
       sums(shards, settling_order(clipper.groups(), *shards)) {}
-
-// A sum that has left is that of the repetition, too, to the bit, if each unit has one row. The
-// rounding of a unit of several depends on its physical batch: its gradient must not be made of the
-// parts of two.
-void SharedBatch::check_repeatable(const Grouping* grouping) const {
-  const bool one_row_each = grouping == nullptr || grouping->first_rows();
-  if (sums.any() && !one_row_each)
-    throw SystemFailure("Clipper: out of memory when sums of units of several rows had left");
-}
 
 std::vector<double> counts_on_rank_0(Ranks& ranks, const std::vector<double>& own) {
   std::vector<double> total(own.size());

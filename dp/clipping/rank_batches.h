@@ -2,12 +2,11 @@
 // of this folder.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "autograd/per_sample/grouping.h"
 #include "core/ranks/ranks.h"
 #include "nn/optim/shard_buckets.h"
 
@@ -15,35 +14,27 @@ namespace sotto::inline dp {
 
 class Clipper;
 
-// The place of a rank's units among those of all ranks, which are in the order of ranks.
-struct OwnUnits {
-  std::size_t first = 0, of_all_ranks = 0;
-};
-
 // What the ranks tell each other of their parts, under way.
 class PartsOfBatch {
  public:
-  // Collective: this rank has `units` units.
-  PartsOfBatch(const Clipper& clipper, std::size_t units, Ranks& ranks);
-  // Waits for the others. Throws std::invalid_argument if a rank clips with other bounds, another
-  // loss scale, another sensitivity or other values of the parameters than rank 0.
-  OwnUnits own_units();
+  // Collective: `own` are the units that this rank clips.
+  PartsOfBatch(const Clipper& clipper, std::span<const std::int64_t> own, Ranks& ranks);
+  // Waits for the others. Throws std::invalid_argument on every rank if a drawn unit is clipped by
+  // several ranks or by none, or if a rank clips with other bounds, another loss scale, another
+  // sensitivity or other values of the parameters than rank 0.
+  void check_division(std::span<const std::int64_t> drawn);
 
  private:
-  int rank_;
   std::vector<double> own_;
   std::vector<std::vector<double>> all_;
   Pending pending_;
 };
 
-// The sums of a batch that leave for their owners while it is clipped.
+// The sums of a batch that leave for their owners while it is clipped. When memory runs out
+// afterwards, the batch is computed once more: its sums are the same, to the bit.
 struct SharedBatch {
   SharedBatch(const Clipper& clipper, std::vector<std::int64_t> units,
               const std::shared_ptr<const nn::Shards>& shards);
-
-  // Throws SystemFailure if a physical batch cannot be computed again, since parts of its units'
-  // gradients have left.
-  void check_repeatable(const Grouping* grouping) const;
 
   std::vector<std::int64_t> units;  // of this rank
   PartsOfBatch parts;

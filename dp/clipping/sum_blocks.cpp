@@ -9,30 +9,31 @@
 namespace sotto::inline dp {
 
 SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
-                     Limits limits)
+                     Limits limits, std::span<const std::int64_t> owners)
     : units_(units.begin(), units.end()), limits_(limits) {
   check(limits.units >= 1 && limits.rows >= 0, "SumBlocks: at most {} units and {} rows",
         limits.units, limits.rows);
   check(rows_of.empty() || rows_of.size() == units.size(), "SumBlocks: rows of {} units for {}",
         rows_of.size(), units.size());
-  check(std::is_sorted(units.begin(), units.end(), std::less_equal<>()) || units.size() < 2,
-        "SumBlocks: units that are not in rising order");
+  check(owners.empty() || owners.size() == units.size(), "SumBlocks: owners of {} units for {}",
+        owners.size(), units.size());
   rows_before_.reserve(units.size() + 1);
   rows_before_.push_back(0);
-  for (std::size_t k = 0; k < units.size(); ++k)
+  for (std::size_t k = 0; k < units.size(); ++k) {
     rows_before_.push_back(rows_before_.back() + (rows_of.empty() ? 1 : rows_of[k]));
+    if (k == 0) continue;
+    const bool other_owner = !owners.empty() && owners[k - 1] != owners[k];
+    check(other_owner ? owners[k - 1] < owners[k] : units[k - 1] < units[k],
+          "SumBlocks: units that are not in rising order");
+    if (other_owner) roots_.push_back(static_cast<std::int64_t>(k));
+  }
   if (!units.empty()) roots_.push_back(std::ssize(units));
 }
 
-SumBlocks SumBlocks::part(std::size_t first, std::size_t end) const {
-  const std::vector<std::int64_t>& all = ends();
-  const std::int64_t begin = first == 0 ? 0 : all[first - 1];
-  SumBlocks part({}, {}, limits_);
-  for (std::size_t block = first; block < end; ++block) part.roots_.push_back(all[block] - begin);
-  if (first == end) return part;
-  part.units_.assign(units_.begin() + begin, units_.begin() + all[end - 1]);
-  part.rows_before_.assign(rows_before_.begin() + begin, rows_before_.begin() + all[end - 1] + 1);
-  return part;
+bool SumBlocks::consist_of(std::span<const std::int64_t> units) const {
+  std::vector<std::int64_t> own = units_;
+  std::sort(own.begin(), own.end());
+  return std::ranges::equal(own, units);
 }
 
 const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t max_units) const& {

@@ -22,17 +22,17 @@ class SumBlocks {
     std::int64_t rows = 0;    // of a block with more than one unit; 0: unlimited
   };
   // `units` are the numbers of the drawn units, in rising order. rows_of[k] is the number of rows
-  // of units[k]; rows_of is empty if each has one. Throws std::invalid_argument unless limits.units
-  // >= 1.
+  // of units[k]; rows_of is empty if each has one. owners[k] is the owner of units[k]: the units of
+  // different owners share no block. With owners the units are in the order of owners, and in
+  // rising order for each; owners is empty if there is one. Throws std::invalid_argument unless
+  // limits.units >= 1.
   SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
-            Limits limits);
+            Limits limits, std::span<const std::int64_t> owners = {});
 
-  // The blocks `first` to `end` - 1, of a batch that is divided among ranks: their units alone, in
-  // the same blocks.
-  SumBlocks part(std::size_t first, std::size_t end) const;
-
-  // The numbers of the units, in rising order.
+  // The numbers of the units, as given.
   const std::vector<std::int64_t>& units() const { return units_; }
+  // True if these, in rising order, are the units.
+  bool consist_of(std::span<const std::int64_t> units) const;
   // The limits, as given.
   const Limits& limits() const { return limits_; }
   // Returns the ends of the blocks of at most `max_units` units, as indices into units(), in rising
@@ -49,7 +49,7 @@ class SumBlocks {
              std::vector<std::int64_t>& ends) const;
 
   std::vector<std::int64_t> units_, rows_before_;
-  std::vector<std::int64_t> roots_;  // ends of the ranges that are halved on their own
+  std::vector<std::int64_t> roots_;  // ends of the owners' units
   Limits limits_;
   mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by the maximum
 };

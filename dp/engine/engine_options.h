@@ -102,20 +102,22 @@ struct EngineOptions {
   memory::LossScaling loss_scaling = {};
   // The seed of public randomness, such as dropout.
   std::uint64_t seed = 0;
-  // The ranks of a distributed run; one rank: an ordinary run; null: the same, refused in one of
-  // several processes of mpirun or srun. Every rank runs the same program
-  // with the same data and options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches;
-  // each rank computes some blocks of units, and draws the noise and keeps the optimizer's state
-  // for some of the elements. f32 weights have the same bits for every number of ranks; sums for
-  // f64 parameters are added in the order of ranks, and the same up to rounding. Units of several
-  // rows go to ranks by whole physical batches: set a physical_batch that makes enough of them. The
-  // engine refuses differences between ranks in options, values, and the bits of their arithmetic,
-  // and, on several, a memory limit, floating-point noise, a GPU, and rules that need whole
-  // parameters (Lamb).
-  //
-  // The data must be EQUAL on all ranks: closures cannot be compared, a unit that leaves the data
-  // may move others to another rank, and with other data there the sensitivity does not hold.
+  // The ranks of a distributed run; one rank: an ordinary run; null: the ledger's, or an ordinary
+  // run, refused in one of several processes of mpirun or srun. Every rank runs the same program
+  // with the same options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches; each rank
+  // computes the units that it owns, and draws the noise and keeps the optimizer's state for some
+  // of the elements. f32 weights have the same bits for every number of ranks; sums for f64
+  // parameters are added in the order of ranks, and the same up to rounding. The engine refuses
+  // differences between ranks in options, values, and the bits of their arithmetic, and, on
+  // several, a memory limit, floating-point noise and a GPU.
   std::shared_ptr<Ranks> ranks = nullptr;
+  // Returns the owner of a unit, a number from 0: rank `owner` modulo the number of ranks alone
+  // asks for the unit's rows, and calls the loss with them. It must be PUBLIC, a function of the
+  // unit's number, and the same on all ranks. Unset: pieces of the population, for which every rank
+  // has the data. When the engine is made, several ranks check that each unit has one owner. The
+  // bits depend on the owners, not on the number of ranks. Give rows the numbers that they have in
+  // the whole data, which key dropout.
+  std::function<std::int64_t(std::int64_t unit)> owner_of_unit = {};
 };
 
 }  // namespace sotto::inline dp

@@ -20,18 +20,17 @@ namespace {
 
 EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
                         const Ledger& ledger, const EngineOptions& options) {
-  std::vector<std::string> problems =
-      engine_problems(model, optimizer, population, options, ledger.header());
-  if (!several(options.ranks.get())) {
-    if (several(ledger.ranks().get()))
-      problems.emplace_back("a ledger of several ranks, and no EngineOptions::ranks");
-    check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
-    return options;
-  }
-  check_agreement(model, optimizer, population, options, ledger, std::move(problems));
   EngineOptions checked = options;
+  if (!checked.ranks) checked.ranks = ledger.ranks();
+  std::vector<std::string> problems =
+      engine_problems(model, optimizer, population, checked, ledger.header());
+  if (!several(checked.ranks.get())) {
+    check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
+    return checked;
+  }
+  check_agreement(model, optimizer, population, checked, ledger, std::move(problems));
   // The others are told the noise multiplier that rank 0 calibrates.
-  if (options.ranks->rank() != 0) checked.noise_multiplier = options.noise_multiplier.value_or(1);
+  if (checked.ranks->rank() != 0) checked.noise_multiplier = options.noise_multiplier.value_or(1);
   return checked;
 }
 
@@ -280,11 +279,11 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
     clipper.set_loss_scale(order.loss_scale);
   }
   mechanism->set_noise_multiplier(order.noise_multiplier);
-  const Ranks& ranks = shared->ranks();
   clipper.share(shared->shards());
-  batches.over(batch, clipper,
-               [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases); },
-               {ranks.rank(), ranks.size()});
+  batches.over(
+      batch, clipper,
+      [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases); },
+      rank_of(options));
   phases.enter("noise, ledger and update");
   const double on_counts = noise.unclipped_count_stddev(batch.expected_batch_size());
   const NoisyGradient released =

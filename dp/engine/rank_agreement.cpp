@@ -10,6 +10,7 @@
 #include "core/join.h"
 #include "core/ranks/on_rank_0.h"
 #include "dp/clipping/clip_rule.h"
+#include "dp/engine/unit_owners.h"
 #include "dp/engine/validation.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -40,9 +41,11 @@ std::string hash_of(const Tensor& value) {
   return hash({static_cast<const std::byte*>(flat.view().data), flat.bytes()});
 }
 
-// A hash of the rows of the first units: the functions themselves cannot be compared.
+// A hash of the rows of the first units: the functions themselves cannot be compared. Where each
+// unit has an owner, the others do not know its rows.
 std::string rows_text(std::int64_t population, const EngineOptions& options) {
   if (!options.rows_of_unit) return "unset";
+  if (options.owner_of_unit) return "of owned units";
   constexpr std::int64_t compared = std::int64_t{1} << 20;
   std::vector<std::int64_t> all;
   for (std::int64_t unit = 0; unit < std::min(population, compared); ++unit) {
@@ -100,6 +103,7 @@ void add_batches(std::vector<Fact>& facts, std::int64_t population, const Engine
   facts.emplace_back("checkpoint", memory::checkpoint_text(options.memory.checkpoint));
   facts.emplace_back("precision", memory::precision_text(options.memory.precision));
   facts.emplace_back("rows_of_unit", rows_text(population, options));
+  facts.emplace_back("owner_of_unit", options.owner_of_unit ? "set" : "unset");
   facts.emplace_back("mean_of_rows", fmt::format("{}", options.mean_of_rows));
   facts.emplace_back("seed", fmt::format("{}", options.seed));
 }
@@ -155,6 +159,7 @@ void add_model(std::vector<Fact>& facts, nn::Module& model, const nn::Optimizer&
 struct Said {
   std::vector<Fact> facts;
   std::vector<std::string> problems;
+  std::vector<std::byte> owned;  // owned_units()
 };
 
 std::vector<std::byte> packed(const Said& said) {
@@ -166,6 +171,7 @@ std::vector<std::byte> packed(const Said& said) {
   }
   values.add(said.problems.size());
   for (const std::string& problem : said.problems) values.add_all(problem);
+  values.add_all(said.owned);
   return std::move(values).take();
 }
 
@@ -179,6 +185,7 @@ Said unpacked(const std::vector<std::byte>& bytes) {
   }
   said.problems.resize(values.take<std::size_t>());
   for (std::string& problem : said.problems) problem = values.take_all<std::string>();
+  said.owned = values.take_all<std::vector<std::byte>>();
   return said;
 }
 
@@ -241,18 +248,25 @@ void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int
                      std::vector<std::string> problems) {
   const std::vector<std::string> more = rank_problems(options, ledger);
   problems.insert(problems.end(), more.begin(), more.end());
-  Said own{{}, problems};
+  Said own{{}, problems, {}};
   try {
     own.facts = facts_of_run(model, optimizer, population, options, ledger);
+    own.owned = owned_units(population, options);
   } catch (const std::exception& error) {
     own.problems.emplace_back(error.what());  // of a function of the user's
   }
   const auto all = options.ranks->collect("Engine: options", packed(own));
   by_rank_0(options.ranks, "Engine: agreement", [&] {
     std::vector<std::string> found = own.problems;
-    for (std::size_t rank = 1; rank < all.size(); ++rank)
-      compare(own, unpacked(all[rank]), rank, found);
+    std::vector<std::vector<std::byte>> owned{own.owned};
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      Said other = unpacked(all[rank]);
+      compare(own, other, rank, found);
+      owned.push_back(std::move(other.owned));
+    }
     check(found.empty(), "Engine: {}", join(found, "\nEngine: "));
+    const std::string problem = options.owner_of_unit ? owner_problem(population, owned) : "";
+    check(problem.empty(), "Engine: {}", problem);
   });
 }
 

@@ -77,13 +77,14 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const OnStep& on_step) {
   check(options.engine.steps >= 1 && options.save_every >= 1,
         "train: {} steps, with a checkpoint every {}", options.engine.steps, options.save_every);
-  const bool saved = told(options.engine.ranks, "train: checkpoint", [&] {
+  EngineOptions engine_options = options.engine;
+  if (!engine_options.ranks) engine_options.ranks = ledger.ranks();
+  const bool saved = told(engine_options.ranks, "train: checkpoint", [&] {
     return !options.save.empty() && std::filesystem::exists(options.save);
   });
   check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
         options.save);
   BatchLoader loader(data, memory::device_of(optimizer));
-  EngineOptions engine_options = options.engine;
   if (!engine_options.prefetch_rows)
     engine_options.prefetch_rows = [&](std::span<const std::int64_t> rows) {
       loader.prefetch(rows);
@@ -93,7 +94,7 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
   const auto save = [&] {
     if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
   };
-  const bool released = saved && told(options.engine.ranks, "train: releases",
+  const bool released = saved && told(engine_options.ranks, "train: releases",
                                       [&] { return checkpoint_mark(options.save).releases > 0; });
   if (saved) load_checkpoint(options.save, model, optimizer, engine);
   save();  // a failure to save shows before the first release

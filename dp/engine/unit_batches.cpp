@@ -55,18 +55,18 @@ std::vector<std::int64_t> all_rows(std::span<const std::int64_t> ends,
   return rows;
 }
 
-// The rows of the batch's units, one row each if `rows_of_unit` is empty.
-UnitRows rows_of(const SampledBatch& batch,
+// The rows of the units, one row each if `rows_of_unit` is empty.
+UnitRows rows_of(std::span<const std::int64_t> numbers,
                  const std::function<std::vector<std::int64_t>(std::int64_t)>& rows_of_unit) {
   UnitRows units;
   if (!rows_of_unit) {
-    units.rows.assign(batch.units().begin(), batch.units().end());
-    units.starts.resize(batch.units().size() + 1);
+    units.rows.assign(numbers.begin(), numbers.end());
+    units.starts.resize(numbers.size() + 1);
     std::iota(units.starts.begin(), units.starts.end(), 0);
     return units;
   }
-  for (const std::int64_t unit : batch.units()) units.add(rows_of_unit(unit));
-  check_rows_apart(batch.units(), units.rows, units.starts);
+  for (const std::int64_t unit : numbers) units.add(rows_of_unit(unit));
+  check_rows_apart(numbers, units.rows, units.starts);
   return units;
 }
 
@@ -93,7 +93,8 @@ UnitBatches::UnitBatches(const EngineOptions& options, const Sampler& sampler, D
     : options_(options),
       sampler_(sampler),
       device_(device),
-      large_batch_(large_batch_of(sampler)) {}
+      large_batch_(large_batch_of(sampler)),
+      owners_(options) {}
 
 void UnitBatches::set_rows(std::int64_t rows) {
   const std::int64_t batches = options_.memory.accumulation.value_or(1);
@@ -105,6 +106,10 @@ void UnitBatches::set_rows(std::int64_t rows) {
   }
   max_units_ = std::min(rows, large_batch_);
   block_limits_ = block_limits(rows);
+  // One piece on a GPU, where several ranks are refused.
+  owners_.set_pieces(sampler_, padded()                ? population()
+                               : options_.rows_of_unit ? std::max<std::int64_t>(1, rows / 4)
+                                                       : block_limits_.units);
   physical_batches_.emplace(rows, batches);
 }
 
@@ -180,17 +185,13 @@ struct UnitBatches::Items {
   std::vector<std::int64_t> widths;  // of each block's units; empty: each unit has one row
 };
 
-// Each rank gets as many blocks, in the order of ranks.
-UnitBatches::Items UnitBatches::items_of(const UnitRows& units, const SumBlocks& whole,
-                                         RankOf rank) const {
-  const auto cut = [&](int k) {
-    return whole.ends().size() * static_cast<std::size_t>(k) / static_cast<std::size_t>(rank.ranks);
-  };
-  const std::size_t first = cut(rank.rank), end = cut(rank.rank + 1);
-  Items items{whole.part(first, end), {}, {0}, {}, {}};
-  const std::int64_t before = first == 0 ? 0 : whole.ends()[first - 1];
-  std::vector<std::int64_t> order(items.blocks.units().size());
-  std::iota(order.begin(), order.end(), before);
+UnitBatches::Items UnitBatches::items_of(const OwnedUnits& own) const {
+  const UnitRows units = rows_of(own.units, options_.rows_of_unit);
+  std::vector<std::int64_t> rows, order(own.units.size());
+  for (std::int64_t unit = 0; unit < units.units(); ++unit)
+    rows.push_back(std::ssize(units.of(unit)));
+  Items items{{own.units, rows, block_limits_, own.owners}, {}, {0}, {}, {}};
+  std::iota(order.begin(), order.end(), 0);
   if (options_.rows_of_unit)
     std::ranges::stable_sort(order, {}, [&](std::int64_t unit) { return units.width_of(unit); });
   for (const std::int64_t unit : order) {
@@ -208,11 +209,7 @@ UnitBatches::Items UnitBatches::items_of(const UnitRows& units, const SumBlocks&
 }
 
 void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank) {
-  const UnitRows units = rows_of(batch, options_.rows_of_unit);
-  std::vector<std::int64_t> rows;
-  for (std::int64_t unit = 0; unit < units.units(); ++unit)
-    rows.push_back(std::ssize(units.of(unit)));
-  const Items items = items_of(units, SumBlocks(batch.units(), rows, block_limits_), rank);
+  const Items items = items_of(owners_.of(rank, batch.units()));
   const auto batch_of = [&](std::int64_t from, std::int64_t to) {
     return padded_batch(items.units, from, to);
   };

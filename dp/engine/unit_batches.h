@@ -12,6 +12,7 @@
 
 #include "dp/clipping/clipper.h"
 #include "dp/engine/engine_options.h"
+#include "dp/engine/unit_owners.h"
 #include "dp/sampling/sampler.h"
 #include "memory/physical_batches.h"
 
@@ -41,11 +42,6 @@ struct UnitRows {
   void add(std::span<const std::int64_t> rows_of_next);
 };
 
-// One of several ranks.
-struct RankOf {
-  int rank = 0, ranks = 1;
-};
-
 class UnitBatches {
  public:
   // Computes one physical batch.
@@ -67,11 +63,13 @@ class UnitBatches {
   // True if all physical batches are padded to one size, on a GPU.
   bool padded() const { return device_ != cpu; }
 
-  // Adds the batch to the clipper, or with several ranks this one's part of its blocks: `run`
-  // computes the physical batches one after the other. When memory runs out, the rest is divided
+  // Adds the batch to the clipper, or with several ranks this one's units: `run` computes the
+  // physical batches one after the other. When memory runs out, the rest is divided
   // into smaller ones (memory::PhysicalBatches).
   void over(const SampledBatch& batch, Clipper& clipper, const Run& run, RankOf rank = {});
 
+  // The owners of the units, after set_rows().
+  const UnitOwners& owners() const { return owners_; }
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
   // The physical batch of units[first] to units[end - 1], without padding rows.
   PhysicalBatch physical_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
@@ -82,7 +80,7 @@ class UnitBatches {
 
  private:
   struct Items;
-  Items items_of(const UnitRows& units, const SumBlocks& whole, RankOf rank) const;
+  Items items_of(const OwnedUnits& own) const;
   PhysicalBatch padded_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   std::int64_t padded_rows() const;
 
@@ -93,6 +91,7 @@ class UnitBatches {
   std::int64_t max_rows_ = 0;  // of a physical batch of units with one row each
   std::int64_t max_units_ = 0;
   SumBlocks::Limits block_limits_;
+  UnitOwners owners_;
   std::optional<memory::PhysicalBatches> physical_batches_;
 };
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/ranks/launcher.h"
 #include "dp/accounting/truncation.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/disjoint_rows.h"
+#include "dp/engine/unit_owners.h"
 #include "memory/checkpointing/model_checkpoints.h"
 
 namespace sotto::inline dp {
@@ -163,20 +163,25 @@ void check_checkpoints(Problems& problems, nn::Module& model, const EngineOption
                   options.memory.checkpoint.value_or(0));
 }
 
-// Checks that no two units share a row, if the population is at most max_population.
+// Checks that no two units whose rows this rank has share a row, if the population is at most
+// max_population.
 void check_units(Problems& problems, std::int64_t population, const EngineOptions& options) {
   constexpr std::int64_t max_population = 1 << 20;
   problems.unless(!options.mean_of_rows || options.rows_of_unit,
                   "mean_of_rows without rows_of_unit");
   if (!options.rows_of_unit || population < 1 || population > max_population) return;
-  std::vector<std::int64_t> units(static_cast<std::size_t>(population)), rows, starts{0};
-  std::iota(units.begin(), units.end(), 0);
-  for (const std::int64_t unit : units) {
-    const std::vector<std::int64_t> own = options.rows_of_unit(unit);
-    rows.insert(rows.end(), own.begin(), own.end());
-    starts.push_back(std::ssize(rows));
-  }
-  problems.from([&] { check_rows_apart(units, rows, starts); });
+  problems.from([&] {
+    const RankOf rank = options.owner_of_unit ? rank_of(options) : RankOf{};
+    std::vector<std::int64_t> units, rows, starts{0};
+    for (std::int64_t unit = 0; unit < population; ++unit) {
+      if (!rank.is(owner_of(options, unit))) continue;
+      const std::vector<std::int64_t> own = options.rows_of_unit(unit);
+      rows.insert(rows.end(), own.begin(), own.end());
+      starts.push_back(std::ssize(rows));
+      units.push_back(unit);
+    }
+    check_rows_apart(units, rows, starts);
+  });
 }
 
 // Checks that the batches can be drawn, that the accountant covers them, and that the noise suits

@@ -90,7 +90,7 @@ class Player {
       if (own) end = static_cast<std::size_t>(sampler_.units);
     }
     SampledBatch draw = sampler_.draw();
-    clipper_.begin(SumBlocks(draw.units(), {}, {.units = 1}).part(first, end));
+    clipper_.begin(SumBlocks(draw.units().subspan(first, end - first), {}, {.units = 1}));
     for (const Rows& part : share[static_cast<std::size_t>(ranks_->rank())]) {
       if (!part.empty()) add(part, grouping_of(part, unit_ids_, mean));
     }

@@ -248,7 +248,7 @@ std::vector<std::string> clip_errors(
                       std::make_shared<nn::Shards>(ranks, training.optimizer->parameters());
                   SampledBatch draw = sampler.draw();
                   const auto [first, end] = blocks(ranks->rank());
-                  const SumBlocks own = SumBlocks(draw.units(), {}, {.units = 1}).part(first, end);
+                  const SumBlocks own(draw.units().subspan(first, end - first), {}, {.units = 1});
                   clipper.begin(own);
                   clipper.add_zeros(std::ssize(own.units()));
                   clipper.finish(std::move(draw), shards);
@@ -270,7 +270,7 @@ TEST_CASE("units that two ranks clip, or none, and bounds that differ are refuse
   const auto twice = [&](int rank) {
     return rank == 0 ? halves(0) : std::pair<std::size_t, std::size_t>(3, 7);
   };
-  CHECK(all_say(clip_errors(twice, none), "other units than were drawn"));
+  CHECK(all_say(clip_errors(twice, none), "clipped by several ranks and some by none"));
   const auto other_bound = [](int rank, Clipper& clipper) {
     if (rank == 1) clipper.set_bounds({3});
   };

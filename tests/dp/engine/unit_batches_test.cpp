@@ -108,3 +108,70 @@ TEST_CASE("the rows to prefetch are those of the physical batches, padding inclu
     CHECK(told == computed);
   }
 }
+
+namespace {
+
+// Draws the units that it is told.
+class ChosenUnits final : public Sampler {
+ public:
+  explicit ChosenUnits(Rows units)
+      : Sampler(200, {.sampling = Sampling::poisson, .sampling_rate = 0.5}),
+        units_(std::move(units)) {}
+  double expected_batch_size() const override { return 100; }
+
+ protected:
+  Rows sample(std::int64_t /*index_in_epoch*/) override { return units_; }
+  bool secure() const override { return false; }
+
+ private:
+  Rows units_;
+};
+
+// The rows of each rank.
+std::vector<Rows> rows_of_ranks(const EngineOptions& options, const Rows& units, int ranks) {
+  std::vector<Rows> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    ChosenUnits sampler(units);
+    UnitBatches batches(options, sampler, cpu);
+    batches.set_rows(16);
+    Parameter weight(zeros({1}));
+    Clipper clipper({{{&weight}, 1}}, {.sum_size = {.block = 96}});
+    Rows rows;
+    const auto note = [&](const PhysicalBatch& batch) {
+      clipper.add_zeros(batch.grouping.units);
+      rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+    };
+    batches.over(sampler.draw(), clipper, note, {rank, ranks});
+    all.push_back(std::move(rows));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a unit that leaves a batch moves no other unit to another rank") {
+  for (const EngineOptions& options : {EngineOptions(), three_rows_each()}) {
+    for (const int ranks : {2, 3, 7}) {
+      CAPTURE(ranks, static_cast<bool>(options.rows_of_unit));
+      Rows units;
+      for (std::int64_t unit = 0; unit < 200; unit += 1 + unit % 3) units.push_back(unit);
+      const std::vector<Rows> all = rows_of_ranks(options, units, ranks);
+      std::size_t computed = 0;
+      for (const Rows& of_rank : all) {
+        CHECK(!of_rank.empty());
+        computed += of_rank.size();
+      }
+      CHECK(computed == units.size() * (options.rows_of_unit ? 3 : 1));
+      for (std::size_t left_out = 0; left_out < units.size(); ++left_out) {
+        Rows rest = units;
+        rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(left_out));
+        std::vector<Rows> expected = all;
+        for (Rows& rows : expected)
+          std::erase_if(rows, [&](std::int64_t row) {
+            return (options.rows_of_unit ? row / 2 : row) == units[left_out];
+          });
+        CHECK(rows_of_ranks(options, rest, ranks) == expected);
+      }
+    }
+  }
+}

@@ -1,0 +1,57 @@
+// The owners of privacy units, which decide the rank that computes a unit. An owner is a function
+// of the unit's number alone: a unit that leaves a batch or the population moves no other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dp/engine/engine_options.h"
+#include "dp/sampling/sampler.h"
+
+namespace sotto::inline dp {
+
+// One of several ranks.
+struct RankOf {
+  int rank = 0, ranks = 1;
+  // Owner k's units are computed by rank k, modulo the number of ranks.
+  bool is(std::int64_t owner) const { return owner % ranks == rank; }
+};
+// This process among options.ranks.
+RankOf rank_of(const EngineOptions& options);
+
+// Returns EngineOptions::owner_of_unit, or 0 without it. Throws std::invalid_argument, with the
+// unit, for a negative number.
+std::int64_t owner_of(const EngineOptions& options, std::int64_t unit);
+
+// Units of a batch in the order of their owners, and in rising order for each.
+struct OwnedUnits {
+  std::vector<std::int64_t> units, owners;
+};
+
+class UnitOwners {
+ public:
+  // The options must outlive this object.
+  explicit UnitOwners(const EngineOptions& options) : options_(options) {}
+  // Divides the population into pieces of consecutive units, the owners unless owner_of_unit says
+  // them, of which a batch holds about `units` or fewer.
+  void set_pieces(const Sampler& sampler, std::int64_t units);
+  std::int64_t owner(std::int64_t unit) const;
+  // Those of the units that this rank computes.
+  OwnedUnits of(RankOf rank, std::span<const std::int64_t> units) const;
+
+ private:
+  const EngineOptions& options_;
+  std::int64_t piece_ = 1;  // units in it
+};
+
+// A bit for each unit of the population: whether this rank owns it. Empty without owner_of_unit.
+std::vector<std::byte> owned_units(std::int64_t population, const EngineOptions& options);
+// Returns the first unit that several ranks own, or none, in words; empty if each has one owner.
+// owned[k] are rank k's owned_units().
+std::string owner_problem(std::int64_t population,
+                          const std::vector<std::vector<std::byte>>& owned);
+
+}  // namespace sotto::inline dp
