@@ -8,6 +8,7 @@
 #include "autograd/ops/elementwise.h"
 #include "core/io/xxh64.h"
 #include "core/join.h"
+#include "core/library_version.h"
 #include "core/ranks/on_rank_0.h"
 #include "dp/clipping/clip_rule.h"
 #include "dp/engine/unit_owners.h"
@@ -217,7 +218,9 @@ void compare(const Said& rank_0, const Said& other, std::size_t rank,
 std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
                                std::int64_t population, const EngineOptions& options,
                                const Ledger& ledger) {
-  std::vector<Fact> facts{{"ledger's run", ledger.run_id()}, {"arithmetic", arithmetic()}};
+  std::vector<Fact> facts{{"library's version", library_version},
+                          {"ledger's run", ledger.run_id()},
+                          {"arithmetic", arithmetic()}};
   add_privacy(facts, options);
   add_batches(facts, population, options);
   add_clipping(facts, model, options);

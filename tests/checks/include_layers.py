@@ -45,7 +45,7 @@ def layer_findings(root, path):
         theirs = rank(parts)
         if theirs is None:
             continue
-        if not (root / name).is_file():
+        if not (root / name).is_file() and not (root / (name + ".in")).is_file():
             yield f"{path}:{line}: there is no {name}"
         elif theirs[0] > layer:
             yield f"{path}:{line}: {own[0]} includes {parts[0]}, which is to its right"
