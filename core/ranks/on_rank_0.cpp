@@ -1,7 +1,10 @@
 #include "core/ranks/on_rank_0.h"
 
 #include <exception>
+#include <memory>
 #include <stdexcept>
+#include <typeinfo>
+#include <utility>
 
 #include "core/ranks/rank_failure.h"
 
@@ -11,17 +14,58 @@ namespace {
 
 enum class Outcome : char { result, invalid_argument, system_failure, other_error };
 
-Outcome outcome_of(const std::exception& error) {
+Outcome kind_of(const std::exception& error) {
   if (dynamic_cast<const std::invalid_argument*>(&error) != nullptr)
     return Outcome::invalid_argument;
   return dynamic_cast<const SystemFailure*>(&error) != nullptr ? Outcome::system_failure
                                                                : Outcome::other_error;
 }
 
+template <class Error>
+class Told final : public Error, public OnEveryRank {
+ public:
+  using Error::Error;
+};
+
 [[noreturn]] void throw_error(Outcome outcome, const std::string& message) {
-  if (outcome == Outcome::invalid_argument) throw std::invalid_argument(message);
-  if (outcome == Outcome::system_failure) throw SystemFailure(message);
-  throw std::runtime_error(message);
+  if (outcome == Outcome::invalid_argument) throw Told<std::invalid_argument>(message);
+  if (outcome == Outcome::system_failure) throw Told<SystemFailure>(message);
+  throw Told<std::runtime_error>(message);
+}
+
+// What `f` has returned or thrown.
+struct Attempt {
+  PackedValues packed;  // the outcome, and the result or the message of an error
+  std::exception_ptr error = nullptr;
+
+  explicit Attempt(const std::function<std::vector<std::byte>()>& f) {
+    try {
+      const std::vector<std::byte> result = f();
+      packed.add(Outcome::result);
+      packed.add_all(result);
+    } catch (const RankFailure&) {
+      throw;
+    } catch (const std::exception& thrown) {
+      // Such an error is thrown again as an OnEveryRank, others as they are.
+      const bool plain = typeid(thrown) == typeid(std::invalid_argument) ||
+                         typeid(thrown) == typeid(SystemFailure);
+      if (!plain) error = std::current_exception();
+      packed.add(kind_of(thrown));
+      packed.add_all(std::string(thrown.what()));
+    } catch (...) {
+      error = std::current_exception();
+      packed.add(Outcome::other_error);
+      packed.add_all(std::string("an exception of an unknown type"));
+    }
+  }
+};
+
+// Throws the error that was packed, or returns the values behind the outcome.
+UnpackedValues result_of(std::vector<std::byte> told) {
+  UnpackedValues values(std::move(told));
+  const auto outcome = values.take<Outcome>();
+  if (outcome != Outcome::result) throw_error(outcome, values.take_all<std::string>());
+  return values;
 }
 
 }  // namespace
@@ -35,27 +79,13 @@ std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
   PackedValues told;
   std::exception_ptr error;
   if (ranks.rank() == 0) {
-    try {
-      const std::vector<std::byte> result = f();
-      told.add(Outcome::result);
-      told.add_all(result);
-    } catch (const RankFailure&) {
-      throw;
-    } catch (const std::exception& thrown) {
-      error = std::current_exception();
-      told.add(outcome_of(thrown));
-      told.add_all(std::string(thrown.what()));
-    } catch (...) {
-      error = std::current_exception();
-      told.add(Outcome::other_error);
-      told.add_all(std::string("an exception of an unknown type"));
-    }
+    Attempt attempt(f);
+    told = std::move(attempt.packed);
+    error = attempt.error;
   }
-  UnpackedValues values(ranks.tell(place, std::move(told).take()));
+  std::vector<std::byte> from_rank_0 = ranks.tell(place, std::move(told).take());
   if (error) std::rethrow_exception(error);
-  const auto outcome = values.take<Outcome>();
-  if (outcome != Outcome::result) throw_error(outcome, values.take_all<std::string>());
-  return values.take_all<std::vector<std::byte>>();
+  return result_of(std::move(from_rank_0)).take_all<std::vector<std::byte>>();
 }
 
 void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,
@@ -67,13 +97,24 @@ void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,
   });
 }
 
+void on_each_rank(Ranks& ranks, std::string_view place, const std::function<void()>& f) {
+  Attempt own([&] {
+    f();
+    return std::vector<std::byte>();
+  });
+  const auto all = ranks.collect(place, std::move(own.packed).take());
+  by_rank_0(std::shared_ptr<Ranks>(std::shared_ptr<void>(), &ranks), place, [&] {
+    for (const std::vector<std::byte>& of_rank : all) result_of(of_rank);
+  });
+}
+
 void fail_together(Ranks& ranks, const std::function<void()>& f) {
   try {
     f();
   } catch (const RankFailure&) {
     throw;
   } catch (const std::exception& error) {
-    ranks.fail(error.what());
+    if (dynamic_cast<const OnEveryRank*>(&error) == nullptr) ranks.fail(error.what());
     throw;
   } catch (...) {
     ranks.fail("an exception of an unknown type");

@@ -69,9 +69,19 @@ class UnpackedValues {
 // The ranks if there are several; null for one rank, and without ranks.
 const Ranks* several(const Ranks* ranks);
 
+// What the errors are, too, that every rank throws at the same operation, so that the run goes on.
+class OnEveryRank {
+ public:
+  virtual ~OnEveryRank() = default;
+
+ protected:
+  OnEveryRank() = default;
+  OnEveryRank(const OnEveryRank&) = default;
+};
+
 // Calls `f` on rank 0 and returns its result on every rank. Collective. If `f` throws, every rank
-// throws an error with its message: std::invalid_argument and SystemFailure as such, any other as
-// std::runtime_error. The run goes on.
+// throws an OnEveryRank with its message: std::invalid_argument and SystemFailure as such, any
+// other as std::runtime_error. The run goes on.
 std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
                                  const std::function<std::vector<std::byte>()>& f);
 
@@ -79,7 +89,12 @@ std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
 void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,
                const std::function<void()>& f);
 
-// Calls `f`. If it throws, the run fails on every rank, with the message.
+// Calls `f`, which is local, on every rank. Collective. If it throws on some, every rank throws the
+// error of the first of them, as above. The run goes on.
+void on_each_rank(Ranks& ranks, std::string_view place, const std::function<void()>& f);
+
+// Calls `f`. If it throws other errors than those of every rank, the run fails on every rank, with
+// the message.
 void fail_together(Ranks& ranks, const std::function<void()>& f);
 
 }  // namespace sotto

@@ -104,7 +104,7 @@ class Engine {
   // Makes one logical step. An empty batch is an ordinary step: noise is added and the step
   // charged. When memory runs out, the step continues with smaller physical batches, down to one
   // unit. If the loss throws, no update is released or charged; on several ranks the run has then
-  // failed, and the others throw a RankFailure.
+  // failed, and the others throw a RankFailure. What the ledger refuses is thrown on every rank.
   //
   // Throws std::invalid_argument, without a release or charge, if can_step() is false, if other
   // runs of the ledger have meanwhile spent the rest of the target epsilon (can_step() is false

@@ -244,8 +244,9 @@ StepReport Engine::Parts::step(const Loss& loss) {
 
 // Tells the others how far rank 0 is.
 void Engine::Parts::share_progress() {
-  const RunProgress told =
-      shared->tell({steps_made, noise.initial(), shared->leads() && within_target()});
+  const RunProgress told = shared->tell([&] {
+    return RunProgress{steps_made, noise.initial(), within_target()};
+  });
   steps_made = told.steps_made;
   may_step = told.may_step;
   if (told.first_noise == noise.initial()) return;
@@ -262,10 +263,25 @@ StepReport Engine::Parts::step_together(const Loss& loss) {
     follow_bound_schedule();
     return StepOrder{steps_made, noise_multiplier(), loss_scale.value(), clipper.bounds()};
   };
-  auto drawn = shared->draw(*sampler, decide);
-  fail_together(shared->ranks(),
-                [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
+  const SamplerState before = sampler->state();
+  const std::int64_t releases = leads() ? ledger.run_releases() : 0;
+  auto drawn = shared->draw("Engine::step", *sampler, decide);
+  try {
+    fail_together(shared->ranks(),
+                  [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
+  } catch (const OnEveryRank&) {
+    deny_together(before, releases);
+    throw;
+  }
   return {.step = steps_made, .statistics = &clipper.statistics()};
+}
+
+// The ledger has refused the step that every rank has computed.
+void Engine::Parts::deny_together(const SamplerState& before, std::int64_t releases) {
+  clipper.discard();
+  phases.stop();
+  if (leads() && ledger.run_releases() == releases) sampler->load_state(before);
+  share_progress();
 }
 
 // Makes the step that rank 0 ordered. Bounds and the loss scale are rank 0's to adapt: the others
@@ -358,6 +374,7 @@ void Engine::Parts::load_together(const TensorFile& file) {
   by_rank_0(options.ranks, "Engine::load_state", [&] {
     state = engine_state(file);
     check_state(state);
+    SharedRun::check_whole(state.mechanism, summed_parameters());
   });
   fail_together(shared->ranks(),
                 [&] { state.mechanism = shared->own(state.mechanism, summed_parameters()); });

@@ -39,6 +39,7 @@ struct Engine::Parts {
   StepReport step(const Loss& loss);
   StepReport step_together(const Loss& loss);
   void compute_together(const Loss& loss, SampledBatch batch, const StepOrder& order);
+  void deny_together(const SamplerState& before, std::int64_t releases);
   void share_progress();
   std::vector<double> release_means(const MeanQuery& query);
   std::vector<const Parameter*> summed_parameters() const;

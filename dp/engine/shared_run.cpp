@@ -45,10 +45,10 @@ std::unique_ptr<Sampler> SharedRun::sampler_for(std::unique_ptr<Sampler> sampler
   return std::make_unique<ToldSampler>(std::move(sampler));
 }
 
-std::pair<StepOrder, SampledBatch> SharedRun::draw(Sampler& sampler,
+std::pair<StepOrder, SampledBatch> SharedRun::draw(std::string_view place, Sampler& sampler,
                                                    const std::function<StepOrder()>& decide) {
   std::optional<SampledBatch> drawn;
-  UnpackedValues told(on_rank_0(*ranks_, "Engine::step", [&] {
+  UnpackedValues told(on_rank_0(*ranks_, place, [&] {
     PackedValues values;
     const StepOrder decided = decide();
     const SamplerState before = sampler.state();
@@ -76,17 +76,32 @@ std::pair<StepOrder, SampledBatch> SharedRun::draw(Sampler& sampler,
   return {std::move(order), sampler.draw()};
 }
 
-RunProgress SharedRun::tell(const RunProgress& progress) const {
-  PackedValues values;
-  values.add(progress.steps_made);
-  values.add(progress.first_noise);
-  values.add(progress.may_step);
-  UnpackedValues told(ranks_->tell("Engine: progress", std::move(values).take()));
+RunProgress SharedRun::tell(const std::function<RunProgress()>& progress) const {
+  UnpackedValues told(on_rank_0(*ranks_, "Engine: progress", [&] {
+    const RunProgress here = progress();
+    PackedValues values;
+    values.add(here.steps_made);
+    values.add(here.first_noise);
+    values.add(here.may_step);
+    return std::move(values).take();
+  }));
   RunProgress of_rank_0;
   of_rank_0.steps_made = told.take<std::int64_t>();
   of_rank_0.first_noise = told.take<double>();
   of_rank_0.may_step = told.take<bool>();
   return of_rank_0;
+}
+
+void SharedRun::check_whole(const MechanismState& whole,
+                            const std::vector<const Parameter*>& parameters) {
+  const auto found = whole.find(CorrelatedMechanism::memory_entry);
+  if (found == whole.end()) return;
+  std::int64_t elements = 0;
+  for (const Parameter* parameter : parameters) elements += parameter->value.numel();
+  const Tensor& memory = found->second;
+  check(memory.dtype() == Dtype::i64 && memory.rank() == 2 && memory.size(1) == elements,
+        "engine state: a memory of correlated noise of {} {} for {} elements", name(memory.dtype()),
+        memory.shape(), elements);
 }
 
 // The memory of correlated noise, [slots, elements], has the elements of all parameters in turn.

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,8 +50,9 @@ class SharedRun {
   // The sampler for this rank: on rank 0 the given one.
   std::unique_ptr<Sampler> sampler_for(std::unique_ptr<Sampler> sampler) const;
   // Returns the next step's order and batch, on every rank. Collective: `decide` runs on rank 0,
-  // and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw.
-  std::pair<StepOrder, SampledBatch> draw(Sampler& sampler,
+  // and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw. `place`
+  // names the call for people.
+  std::pair<StepOrder, SampledBatch> draw(std::string_view place, Sampler& sampler,
                                           const std::function<StepOrder()>& decide);
   // The state of a mechanism (Mechanism::state) for a checkpoint: whole on rank 0, empty on the
   // others, from each rank's own; and the reverse, each rank's own from rank 0's. The parameters
@@ -58,8 +60,12 @@ class SharedRun {
   MechanismState whole(MechanismState own, const std::vector<const Parameter*>& parameters) const;
   MechanismState own(const MechanismState& whole,
                      const std::vector<const Parameter*>& parameters) const;
-  // Returns what rank 0 passes. Collective.
-  RunProgress tell(const RunProgress& progress) const;
+  // Throws std::invalid_argument unless a mechanism's whole state has a memory for the parameters,
+  // or none. Local.
+  static void check_whole(const MechanismState& whole,
+                          const std::vector<const Parameter*>& parameters);
+  // Returns, or throws, what `progress` does on rank 0. Collective.
+  RunProgress tell(const std::function<RunProgress()>& progress) const;
 
  private:
   std::shared_ptr<Ranks> ranks_;

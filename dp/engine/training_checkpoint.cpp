@@ -81,17 +81,34 @@ bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& op
     std::erase_if(file.tensors,
                   [](const auto& entry) { return entry.first.starts_with(engine_prefix); });
   });
-  const Tensors all =
-      told_tensors(*engine.ranks(), std::exchange(file.tensors, std::move(of_engine)));
-  fail_together(*engine.ranks(), [&] {
-    const Tensors averages = with_prefix(all, average_prefix);
+  Ranks& ranks = *engine.ranks();
+  const Tensors all = told_tensors(ranks, std::exchange(file.tensors, std::move(of_engine)));
+  const auto set = [&](const Tensors& averages, const Tensors& of_optimizer,
+                       const Tensors& values) {
+    if (average != nullptr) average->load_state(averages);
+    optimizer.load_state(of_optimizer, model.named_parameters());
+    nn::set_parameters(model, values, path);
+  };
+  const Tensors averages = with_prefix(all, average_prefix);
+  on_each_rank(ranks, "load_checkpoint: average", [&] {
     check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
           averages.empty() ? "no" : "a");
-    engine.load_state(file);
-    if (average != nullptr) average->load_state(averages);
-    optimizer.load_state(with_prefix(all, optimizer_prefix), model.named_parameters());
-    nn::set_parameters(model, with_prefix(all, model_prefix), path);
   });
+  const TensorFile before = engine.state();
+  const Tensors old_optimizer = optimizer.state(model.named_parameters());
+  const Tensors old_average = average == nullptr ? Tensors{} : average->state();
+  const Tensors old_values = nn::parameter_tensors(model);
+  engine.load_state(file);
+  try {
+    on_each_rank(ranks, "load_checkpoint: entries", [&] {
+      set(averages, with_prefix(all, optimizer_prefix), with_prefix(all, model_prefix));
+    });
+  } catch (const OnEveryRank&) {
+    const Tensors told_optimizer = told_tensors(ranks, old_optimizer);
+    fail_together(ranks, [&] { set(old_average, told_optimizer, old_values); });
+    engine.load_state(before);
+    throw;
+  }
   return file.verified;
 }
 

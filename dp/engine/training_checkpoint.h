@@ -13,8 +13,7 @@ namespace sotto::inline dp {
 
 // On several ranks save_checkpoint() and load_checkpoint() are collective: rank 0 alone writes and
 // reads the file, which is the same for every number of ranks, and an error is thrown on every
-// rank. After an error of load_checkpoint() the run has failed. save_model() and checkpoint_mark()
-// are rank 0's.
+// rank, with nothing changed. save_model() and checkpoint_mark() are rank 0's.
 
 // Saves everything but the engine's ledger, which is a file of its own. The file reveals batches of
 // the current epoch, also future ones, and past correlated noise: its reader can subtract the
