@@ -65,11 +65,11 @@ struct MeanQuery {
 // other members in the thread that makes the steps, or between steps. Engines in different threads
 // need different models and optimizers.
 //
-// On several ranks (EngineOptions::ranks) the constructor, step(), state() and load_state() are
-// collective: every rank calls them, in the same order. epsilon() and report() are rank 0's, and
-// throw std::invalid_argument elsewhere; so does the ledger (Ledger::on_rank_0). All else is local:
-// can_step(), steps_made() and noise_multiplier() are the same on every rank, and statistics are of
-// the rank's own units.
+// On several ranks (EngineOptions::ranks) the constructor, step(), release_means(), state() and
+// load_state() are collective: every rank calls them, in the same order. epsilon() and report() are
+// rank 0's, and throw std::invalid_argument elsewhere; so does the ledger (Ledger::on_rank_0). All
+// else is local: can_step(), steps_made() and noise_multiplier() are the same on every rank, and
+// statistics are of the rank's own units.
 class Engine {
  public:
   // Returns one loss per row, [rows], on the given private tape. `rows` may contain a row
@@ -114,8 +114,8 @@ class Engine {
   StepReport step(const Loss& loss);
   // Returns noisy estimates of the means, one per range, and charges them to the ledger. Releases
   // beyond options.planned_means make the ledger's history adaptive, and epsilon larger. Throws
-  // std::invalid_argument, without a release, if the target epsilon would be exceeded, with a
-  // noise_strategy, and on several ranks.
+  // std::invalid_argument, without a release, if the target epsilon would be exceeded, and with a
+  // noise_strategy. On several ranks `values` is called on each with the units that it owns.
   std::vector<double> release_means(const MeanQuery& query);
 
   // The epsilon spent so far by all runs of the ledger, those in other processes as of the last

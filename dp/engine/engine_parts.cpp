@@ -8,11 +8,8 @@
 #include "core/ranks/on_rank_0.h"
 #include "dp/engine/rank_agreement.h"
 #include "dp/engine/validation.h"
-#include "dp/noise/bounded_statistics.h"
-#include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noise_grid.h"
 #include "dp/numerics/directed_rounding.h"
-#include "dp/sampling/poisson_samplers.h"
 
 namespace sotto::inline dp {
 
@@ -309,37 +306,6 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
   ++steps_made;
   if (leads()) adapt(released);
   if (options.target_epsilon) share_progress();
-}
-
-std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
-  check(!shared, "release_means: not on several ranks");
-  check(!options.noise_strategy,
-        "release_means: a plan of correlated noise allows no other releases in between");
-  claim_run();
-  check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
-  PoissonSampler query_sampler(sampler->population(), query.sampling_rate);
-  query_sampler.resume_from(ledger.next_draw());
-  GaussianMechanism gaussian(query.noise_multiplier, SecretRandom(), options.noise);
-  const Event event = gaussian.event(query_sampler.event());
-  if (!budget.allows_after({{event, 1}}))
-    fail(fmt::format("release_means: epsilon would pass {} from {}",
-                     options.target_epsilon.value_or(0), epsilon_text(budget.epsilon())));
-  StatisticSum sum(query.ranges);
-  SampledBatch draw = query_sampler.draw();
-  for (const auto units : draw.parts(batches.rows().value_or(memory::usual_physical_batch))) {
-    if (units.empty()) continue;
-    const auto values = query.values(units);
-    check(values.size() == units.size(), "release_means: values of {} units for {}", values.size(),
-          units.size());
-    for (const std::vector<double>& of_unit : values) sum.add(of_unit);
-  }
-  std::vector<double> means =
-      gaussian.release(sum.finish(std::move(draw)), ledger, budget.admission());
-  // The steps' sampler skips this draw's number and keeps its position in its epoch.
-  SamplerState state = sampler->state();
-  state.number = ledger.next_draw();
-  sampler->load_state(state);
-  return means;
 }
 
 // The parameters in the order of the clipped sums.

@@ -13,6 +13,7 @@
 #include "dp/engine/shared_run.h"
 #include "dp/engine/trained_parameters.h"
 #include "dp/engine/unit_batches.h"
+#include "dp/noise/bounded_statistics.h"
 
 namespace sotto::inline dp {
 
@@ -42,6 +43,8 @@ struct Engine::Parts {
   void deny_together(const SamplerState& before, std::int64_t releases);
   void share_progress();
   std::vector<double> release_means(const MeanQuery& query);
+  std::vector<double> release_means(const MeanQuery& query, SampledBatch draw, StatisticSum sum,
+                                    Mechanism& gaussian);
   std::vector<const Parameter*> summed_parameters() const;
   void check_state(const EngineState& state) const;
   void load(const EngineState& state);

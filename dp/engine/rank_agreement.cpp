@@ -236,7 +236,6 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
   };
   refuse(ledger.ranks() != options.ranks,
          "the ledger is not one for these ranks: make it by Ledger::on_rank_0(ranks, ...)");
-  refuse(!options.planned_means.empty(), "planned_means on several ranks, which release no means");
   refuse(options.memory.limit != 0, "a memory limit on several ranks, which would plan apart");
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
   refuse(options.rows_of_unit && options.memory.accumulation,

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
 #include "core/error.h"
+#include "core/ranks/on_rank_0.h"
 #include "dp/noise/mechanism.h"
 #include "dp/sampling/sampler.h"
 
@@ -26,6 +28,7 @@ struct BoundedSums {
   std::vector<double> values;  // mapped to [-1, 1]: a unit changes each sum by at most 1
   double sensitivity;          // of all sums together
   SampledBatch draw;
+  std::shared_ptr<Ranks> ranks = nullptr;  // several, of which the first has the sums
 };
 
 namespace {
@@ -40,6 +43,30 @@ void check_all_added(const char* name, const SampledBatch& draw, std::int64_t ad
   check(added == drawn, "{}: {} units were drawn and {} added", name, drawn, added);
 }
 
+// Of the sums, so that doubles hold the sums of max_units units exactly.
+constexpr int fraction_bits = 26;
+constexpr std::int64_t max_units = std::int64_t{1} << 27;
+
+// One rank's units and their sums.
+struct RankSums {
+  std::int64_t units;
+  std::vector<std::int64_t> sums;
+};
+
+// Those of all ranks, in their order, on rank 0.
+std::vector<RankSums> collected(Ranks& ranks, const RankSums& own) {
+  PackedValues packed;
+  packed.add(own.units);
+  packed.add_all(own.sums);
+  std::vector<RankSums> all;
+  for (auto& bytes : ranks.collect("statistics", std::move(packed).take())) {
+    UnpackedValues from(std::move(bytes));
+    const auto units = from.take<std::int64_t>();
+    all.push_back({units, from.take_all<std::vector<std::int64_t>>()});
+  }
+  return all;
+}
+
 }  // namespace
 
 BoundedStatistics::BoundedStatistics(std::unique_ptr<BoundedSums> sums) : sums_(std::move(sums)) {}
@@ -50,7 +77,7 @@ BoundedStatistics::~BoundedStatistics() = default;
 const SampledBatch& BoundedStatistics::draw() const { return present(sums_).draw; }
 
 StatisticSum::StatisticSum(std::vector<StatisticRange> ranges)
-    : ranges_(std::move(ranges)), sums_(ranges_.size(), 0.0) {
+    : ranges_(std::move(ranges)), sums_(ranges_.size()) {
   check(!ranges_.empty(), "StatisticSum: no statistics");
   for (const auto& [low, high] : ranges_)
     check(low < high && std::isfinite(high - low), "StatisticSum: a range from {} to {}", low,
@@ -60,17 +87,34 @@ StatisticSum::StatisticSum(std::vector<StatisticRange> ranges)
 void StatisticSum::add(std::span<const double> values) {
   check(values.size() == ranges_.size(), "StatisticSum: {} values of {} statistics", values.size(),
         ranges_.size());
-  for (std::size_t k = 0; k < values.size(); ++k) sums_[k] += ranges_[k].to_unit(values[k]);
+  for (std::size_t k = 0; k < values.size(); ++k)
+    sums_[k] += std::llrint(std::ldexp(ranges_[k].to_unit(values[k]), fraction_bits));
   ++units_;
 }
 
-BoundedStatistics StatisticSum::finish(SampledBatch draw) {
-  check_all_added("StatisticSum", draw, units_);
-  units_ = 0;
-  std::vector<double> sums = std::exchange(sums_, std::vector<double>(ranges_.size(), 0.0));
+BoundedStatistics StatisticSum::finish(SampledBatch draw, std::shared_ptr<Ranks> ranks) {
+  if (several(ranks.get()) == nullptr) ranks = nullptr;
+  const RankSums own{std::exchange(units_, 0),
+                     std::exchange(sums_, std::vector<std::int64_t>(ranges_.size()))};
+  const std::vector<RankSums> all = ranks ? collected(*ranks, own) : std::vector{own};
+  std::vector<std::int64_t> sums(ranges_.size());
+  by_rank_0(ranks, "statistics: units", [&] {
+    std::int64_t units = 0;
+    for (const RankSums& one : all) {
+      check(one.sums.size() == sums.size(),
+            "StatisticSum: {} statistics on a rank and {} on rank 0", one.sums.size(), sums.size());
+      std::transform(sums.begin(), sums.end(), one.sums.begin(), sums.begin(), std::plus<>());
+      units += one.units;
+    }
+    check_all_added("StatisticSum", draw, units);
+    check(units <= max_units, "StatisticSum: {} units, of at most {}", units, max_units);
+  });
+  std::vector<double> values;
+  for (const std::int64_t sum : sums)
+    values.push_back(std::ldexp(static_cast<double>(sum), -fraction_bits));
   const double sensitivity = std::sqrt(static_cast<double>(ranges_.size()));
   return BoundedStatistics(std::unique_ptr<BoundedSums>(
-      new BoundedSums{ranges_, std::move(sums), sensitivity, std::move(draw)}));
+      new BoundedSums{ranges_, std::move(values), sensitivity, std::move(draw), std::move(ranks)}));
 }
 
 HistogramSum::HistogramSum(std::int64_t histograms, std::int64_t bins)
@@ -103,11 +147,21 @@ BoundedStatistics HistogramSum::finish(SampledBatch draw) {
 std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger,
                                        const Ledger::BudgetCheck& budget_check) {
   check_independent();
-  const auto& [ranges, sums, sensitivity, draw] = present(statistics.sums_);
+  const auto& [ranges, sums, sensitivity, draw, ranks] = present(statistics.sums_);
   const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   check_scale(scale, std::ssize(sums));
-  record(draw, nullptr, ledger, budget_check);
-  std::vector<double> means = noisy(sums, scale);
+  record(draw, ranks.get(), ledger, budget_check);
+  std::vector<double> means;
+  if (ranks) {
+    UnpackedValues told(on_rank_0(*ranks, "noisy statistics", [&] {
+      PackedValues values;
+      values.add_all(noisy(sums, scale));
+      return std::move(values).take();
+    }));
+    means = told.take_all<std::vector<double>>();
+  } else {
+    means = noisy(sums, scale);
+  }
   for (std::size_t k = 0; k < means.size(); ++k) means[k] = ranges[k].from_unit(means[k]);
   return means;
 }

@@ -9,6 +9,10 @@
 
 #include "dp/noise/statistic_range.h"
 
+namespace sotto {
+class Ranks;
+}
+
 namespace sotto::inline dp {
 
 struct BoundedSums;
@@ -47,12 +51,15 @@ class StatisticSum {
   // Adds one unit's values. Throws std::invalid_argument unless there is one for each statistic.
   void add(std::span<const double> values);
   // The sums of all units added since the last finish(). Throws std::invalid_argument unless as
-  // many were added as are in the batch.
-  BoundedStatistics finish(SampledBatch draw);
+  // many were added as are in the batch, of at most 2^27. With several ranks (null: one) each adds
+  // some of the units; collective: rank 0 gets the sums, and errors are thrown on every rank.
+  BoundedStatistics finish(SampledBatch draw, std::shared_ptr<Ranks> ranks = nullptr);
 
  private:
   std::vector<StatisticRange> ranges_;
-  std::vector<double> sums_;
+  // Integers, so that their order does not matter: multiples of 2^-26 of half the range, to which
+  // values are rounded.
+  std::vector<std::int64_t> sums_;
   std::int64_t units_ = 0;
 };
 
