@@ -21,9 +21,11 @@ CPP = {".h", ".cpp", ".cu", ".cuh"}
 SOURCES = CPP | {".py", ".sh", ".build"}
 # Names of other software: Opacus and PyTorch, CMake, the system. In the order of the alphabet.
 OTHERS = {
-    "AdaClipDPOptimizer", "BatchMemoryManager", "ModuleValidator", "PrivacyEngine", "find_package", "get_epsilon",
+    "AdaClipDPOptimizer", "BatchMemoryManager", "DPDataLoader", "DistributedDPOptimizer",
+    "DistributedPerLayerOptimizer", "DistributedSampler", "FSDPOptimizerFastGradientClipping", "ModuleValidator",
+    "PrivacyEngine", "SimpleDistributedPerLayerOptimizer", "accumulated_iterations", "find_package", "get_epsilon",
     "grad_clip_scheduler", "make_private", "make_private_with_epsilon", "noise_scheduler", "register_grad_sampler",
-    "requires_grad", "unclipped_num_std", "vfork",
+    "requires_grad", "secure_mode", "unclipped_num_std", "vfork",
 }
 # Programs that are named by loops of meson.build.
 LOOPS = re.compile(r"^bench_")
