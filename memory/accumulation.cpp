@@ -87,9 +87,14 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model)
 }
 
 Accumulation::Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks)
-    : Accumulation(policy, &model) {
+    : Accumulation(policy, &model, model.parameters(), ranks) {}
+
+Accumulation::Accumulation(const Policy& policy, nn::Module* model,
+                           std::vector<Parameter*> parameters, Ranks& ranks)
+    : Accumulation(policy, model) {
   check(policy.limit == 0 || policy.precision,
         "Accumulation: ranks need a policy with a precision");
+  parameters_ = std::move(parameters);
   ranks_ = &ranks;
 }
 
@@ -139,7 +144,7 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   }
   const LimitScope limit(policy_.limit, device_of(optimizer));
   std::optional<nn::RankSink> rank_sink;
-  if (ranks_) rank_sink.emplace(*ranks_, model_->parameters());
+  if (ranks_) rank_sink.emplace(*ranks_, parameters_);
   WatchedSums sink(rank_sink ? &*rank_sink : nullptr);
   double loss_sum = 0;
   const auto run = [&](std::int64_t first, std::int64_t end) {
@@ -183,6 +188,13 @@ Accumulation::Batch Accumulation::share_of(const Loss& loss, std::span<const std
     batch.rows_of_all_ranks += counts[k];
   }
   return batch;
+}
+
+Gradients Accumulation::sum_over_ranks(const Gradients& own) const {
+  if (!ranks_) return own;
+  nn::RankSink sink(*ranks_, parameters_);
+  for (const auto& [parameter, gradient] : own) sink.add(*parameter, gradient);
+  return sink.gradients();
 }
 
 void Accumulation::over(std::int64_t rows, const nn::Optimizer& optimizer,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "core/ranks/ranks.h"
@@ -46,6 +47,11 @@ class Accumulation {
   // ranks. A rank may have no rows. Throws std::invalid_argument for a policy that leaves open in
   // which precision to compute, since ranks might choose differently.
   Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks);
+  // The same for losses whose gradients arrive at other parameters than the model's: each
+  // mean_gradient() delivers those of `parameters` that are trainable then. A null model: as in the
+  // first constructor. What is given must outlive this object.
+  Accumulation(const Policy& policy, nn::Module* model, std::vector<Parameter*> parameters,
+               Ranks& ranks);
 
   // Returns the rows' losses and the gradient of their mean. Each physical batch has its own tape,
   // with the given options and the policy's precision, that numbers rows as one tape for all would.
@@ -63,6 +69,9 @@ class Accumulation {
   // must not have changed anything. Throws std::invalid_argument if a limit has no plan yet.
   void over(std::int64_t rows, const nn::Optimizer& optimizer, const TapeOptions& options,
             const Run& run);
+  // The sums over ranks of gradients that each rank computed by itself; without ranks, `own`. All
+  // ranks call it, with the same parameters trainable.
+  Gradients sum_over_ranks(const Gradients& own) const;
 
   // The maximum number of rows computed at once; nullopt before the first call with a limit.
   std::optional<std::int64_t> physical_batch() const;
@@ -92,8 +101,9 @@ class Accumulation {
                  const TapeOptions& options) const;
 
   Policy policy_;
-  nn::Module* model_;       // null: activation checkpoints cannot be set
-  Ranks* ranks_ = nullptr;  // null: one process
+  nn::Module* model_;                   // null: activation checkpoints cannot be set
+  std::vector<Parameter*> parameters_;  // that ranks sum gradients of
+  Ranks* ranks_ = nullptr;              // null: one process
   Dtype precision_;
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;

@@ -13,14 +13,10 @@ namespace {
 // A sample's gradient often has norm about 1, and the range of f16 ends at 2^16.
 constexpr double first_in_f16 = 0x1p8;
 
-bool all_finite(const Gradients& gradients) {
-  return std::all_of(gradients.begin(), gradients.end(), [](const auto& entry) {
-    // x - x is zero unless x is NaN or infinite, and then NaN.
-    return sum(sub(entry.second, entry.second)).item() == 0;
-  });
-}
-
 }  // namespace
+
+// x - x is zero unless x is NaN or infinite, and then NaN.
+bool all_finite(const Tensor& x) { return sum(sub(x, x)).item() == 0; }
 
 void check_loss_scale(double scale) {
   int exponent = 0;
@@ -46,7 +42,8 @@ std::optional<Gradients> LossScale::unscaled(const Gradients& gradients) {
         "loss scale: a scale that moves on_release is for private training");
   const double factor = 1 / value_;
   if (options_.adjust == LossScaling::Adjust::on_overflow) {
-    const bool good = all_finite(gradients);
+    const bool good = std::all_of(gradients.begin(), gradients.end(),
+                                  [](const auto& entry) { return all_finite(entry.second); });
     move(good);
     if (!good) return std::nullopt;
   }

@@ -1,9 +1,10 @@
 #include <cmath>
-#include <limits>
+#include <optional>
 #include <span>
 
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "multilevel/empirical_fisher.h"
 #include "multilevel/level.h"
 #include "multilevel/responses.h"
 
@@ -66,6 +67,19 @@ Tensor adam_scaled(const nn::AdamRule<false>& rule, double rate, const NamedTens
   return mul(binary(binary_index<functors::Div>, slope, cube), v);
 }
 
+// What is wrong unless the problem's optimizer is Adam with these options.
+std::string adam_fault(nn::AdamRule<false> rule, const Problem& lower) {
+  const std::vector<std::string> theirs = lower.optimizer.group_descriptions();
+  for (std::size_t group = 0; group < theirs.size(); ++group) {
+    rule.learning_rate = lower.optimizer.learning_rate(static_cast<int>(group));
+    Parameter any(zeros({1}));
+    const nn::Adam same(std::vector<nn::Adam::Group>{{{&any}, rule}});
+    if (theirs[group] != same.group_descriptions()[0])
+      return "adam_derivative, and its optimizer is not Adam with the same options";
+  }
+  return {};
+}
+
 Gradients through_adam(Level& lower, const Gradients& v, const nn::AdamRule<false>& rule) {
   const NamedTensors state = lower.optimizer_state();
   const Gradients& g = lower.last_gradient();
@@ -92,12 +106,18 @@ Gradients neumann_sum(Level& lower, const Gradients& v, const NeumannSeries& ser
 
 // Hestenes and Stiefel 1952.
 Gradients solved(Level& lower, const Gradients& v, const ConjugateGradients& solver) {
+  std::optional<EmpiricalFisher> fisher;
+  if (solver.matrix == ConjugateGradients::Matrix::empirical_fisher) fisher.emplace(lower);
   Gradients y = scaled(v, 0), residual = scaled(v, 1), direction = scaled(v, 1);
   double square = inner_product(residual, residual);
   for (int k = 0; k < solver.iterations && square > 0; ++k) {
-    Gradients product = derivative(lower, direction, lower.parameters(), solver.differences);
+    Gradients product = fisher
+                            ? fisher->times(direction)
+                            : derivative(lower, direction, lower.parameters(), solver.differences);
     add_scaled(solver.damping, direction, product);
-    const double step = square / inner_product(direction, product);
+    const double curvature = inner_product(direction, product);
+    check(curvature != 0, "conjugate_gradients: no curvature in direction {}; set damping", k);
+    const double step = square / curvature;
     add_scaled(step, direction, y);
     add_scaled(-step, product, residual);
     const double next = inner_product(residual, residual);
@@ -131,7 +151,8 @@ Response adam_derivative(const nn::AdamRule<false>& rule, const Differences& dif
           [rule, differences](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
             return step_response(lower, through_adam(lower, v, rule), u, differences);
           },
-      .keeps_gradient = true};
+      .keeps_gradient = true,
+      .fault = [rule](const Problem& lower) { return adam_fault(rule, lower); }};
 }
 
 Response neumann(const NeumannSeries& series) {
@@ -149,6 +170,8 @@ Response conjugate_gradients(const ConjugateGradients& solver) {
   validate("conjugate_gradients", solver.differences);
   check(solver.iterations >= 1 && solver.damping >= 0,
         "conjugate_gradients: {} iterations with damping {}", solver.iterations, solver.damping);
+  check(solver.damping > 0 || solver.matrix == ConjugateGradients::Matrix::hessian,
+        "conjugate_gradients: an empirical Fisher matrix needs damping above 0");
   return {.apply = [solver](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
     const Level::DetachedHeld scope(lower, solver.differences.hold_detached);
     const Gradients y = solved(lower, v, solver);

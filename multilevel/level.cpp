@@ -1,9 +1,11 @@
 #include "multilevel/level.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "autograd/ops/elementwise.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "multilevel/row_factors.h"
 
 namespace sotto::multilevel {
 
@@ -12,8 +14,10 @@ namespace {
 // Added to the norm of a gradient that is clipped, as in PyTorch's clip_grad_norm_.
 constexpr double norm_offset = 1e-6;
 
-memory::Accumulation accumulation_of(const Problem& problem) {
+memory::Accumulation accumulation_of(const Problem& problem, const std::vector<Parameter*>& all,
+                                     Ranks* ranks) {
   nn::Module* const module = problem.variables.module;
+  if (ranks) return memory::Accumulation(problem.policy, module, all, *ranks);
   return module ? memory::Accumulation(problem.policy, *module)
                 : memory::Accumulation(problem.policy);
 }
@@ -28,14 +32,51 @@ std::vector<Parameter*> learned(const Problem& problem) {
   return parameters;
 }
 
+// The sum over ranks, in their order.
+double sum_of_ranks(Ranks* ranks, double own) {
+  if (!ranks) return own;
+  std::vector<double> all(static_cast<std::size_t>(ranks->size()));
+  std::vector<Ranks::Room> rooms;
+  for (double& each : all) rooms.push_back(std::as_writable_bytes(std::span(&each, 1)));
+  ranks->gather("multilevel: numbers", std::as_bytes(std::span(&own, 1)), rooms).wait();
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
+
+// Sums weighted gradients, and keeps the factors of those of some parameters.
+class WeightedSums final : public GradSink {
+ public:
+  WeightedSums(const Tensor& weights, const std::vector<Parameter*>& kept)
+      : weights_(weights), kept_(kept) {}
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
+    for (const PerSampleGrad& use : uses) accumulate(sums, parameter, use.sum(weights_));
+    if (std::find(kept_.begin(), kept_.end(), &parameter) != kept_.end())
+      factors->receive(parameter, std::move(uses));
+  }
+  bool keeps() const override { return true; }
+
+  Gradients sums;
+  std::shared_ptr<RowFactors> factors = std::make_shared<RowFactors>();
+
+ private:
+  const Tensor& weights_;
+  const std::vector<Parameter*>& kept_;
+};
+
 }  // namespace
 
-Level::Level(const Problem& problem, const std::vector<Parameter*>& everything)
+void check_row_losses(const char* response, const Var& losses, const Pass& pass) {
+  check(losses.samples().batched() && losses.shape() == Shape{std::ssize(pass.rows)},
+        "{}: a loss of shape {} for {} rows must be one of each", response, losses.shape(),
+        pass.rows.size());
+}
+
+Level::Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks* ranks)
     : problem_(problem),
       named_(problem.variables.parameters),
       parameters_(learned(problem)),
       everything_(everything),
-      accumulation_(accumulation_of(problem)) {}
+      ranks_(ranks),
+      accumulation_(accumulation_of(problem, everything, ranks)) {}
 
 Var Level::loss(Pass& pass) const {
   const Var losses = problem_.loss(pass);
@@ -44,7 +85,17 @@ Var Level::loss(Pass& pass) const {
 }
 
 TapeOptions Level::tape_options() const {
-  return {.seed = problem_.seed, .step = static_cast<std::uint64_t>(batches_)};
+  return {.seed = problem_.seed, .step = static_cast<std::uint64_t>(steps_)};
+}
+
+// Ranks have about as many rows each, those of rank 0 first.
+std::span<const std::int64_t> Level::own_rows() const {
+  if (!ranks_) return rows_;
+  const auto end_of = [this](int rank) {
+    return static_cast<std::size_t>(rows() * rank / ranks_->size());
+  };
+  const std::size_t first = end_of(ranks_->rank());
+  return std::span(rows_).subspan(first, end_of(ranks_->rank() + 1) - first);
 }
 
 Gradients Level::gradient(const std::vector<Parameter*>& by) {
@@ -54,22 +105,64 @@ Gradients Level::gradient(const std::vector<Parameter*>& by) {
     return loss(pass);
   };
   const auto result =
-      accumulation_.mean_gradient(loss_of, rows_, problem_.optimizer, tape_options());
+      accumulation_.mean_gradient(loss_of, own_rows(), problem_.optimizer, tape_options());
   pass_loss_ = result.loss_sum / static_cast<double>(rows());
   if (result.overflowed) throw GradientOverflow();
   return ordered(result.gradients, by);
 }
 
+Gradients Level::gradient_keeping_rows(const std::vector<Parameter*>& by) {
+  drop_kept_rows();
+  double loss_sum = 0;
+  const auto add = [&](Pass& pass, Gradients& total) {
+    const Var losses = problem_.loss(pass);
+    check_row_losses("row_slopes", losses, pass);
+    const Tensor values = losses.value();
+    const Tensor weights =
+        to_dtype(problem_.weights(pass, pass.detach(losses)).value(), values.dtype());
+    const Tensor shares = scale(weights, 1 / static_cast<double>(rows()));
+    WeightedSums sink(shares, parameters_);
+    pass.tape.backward(losses, sink);
+    for (const auto& [parameter, value] : sink.sums) accumulate(total, *parameter, value);
+    loss_sum += sum(to_dtype(mul(values, weights), Dtype::f64)).item();
+    kept_rows_.push_back({values, std::move(sink.factors)});
+  };
+  Gradients gradient = sum_over_batch(by, by, add);
+  pass_loss_ = sum_of_ranks(ranks_, loss_sum) / static_cast<double>(rows());
+  return gradient;
+}
+
 void Level::over_batch(const std::vector<Parameter*>& by, const std::function<void(Pass&)>& run) {
   const OnlyTrainable scope(everything_, by);
+  const std::span<const std::int64_t> own = own_rows();
+  if (own.empty()) return;
+  TapeOptions options = tape_options();
+  options.first_row = first_row();
   const auto part = [&](Tape& tape, std::int64_t first, std::int64_t end) {
     Pass pass(tape,
-              std::span(rows_).subspan(static_cast<std::size_t>(first),
-                                       static_cast<std::size_t>(end - first)),
-              first, detached_);
+              own.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)),
+              options.first_row + first, detached_);
     run(pass);
   };
-  accumulation_.over(rows(), problem_.optimizer, tape_options(), part);
+  accumulation_.over(std::ssize(own), problem_.optimizer, options, part);
+}
+
+Gradients Level::sum_over_batch(const std::vector<Parameter*>& trainable,
+                                const std::vector<Parameter*>& by, const AddRows& add) {
+  std::optional<Gradients> own(std::in_place);
+  try {
+    over_batch(trainable, [&](Pass& pass) { add(pass, *own); });
+  } catch (const GradientOverflow&) {
+    own.reset();
+  }
+  return sum_over_ranks(by, own);
+}
+
+Gradients Level::sum_over_ranks(const std::vector<Parameter*>& by,
+                                const std::optional<Gradients>& own) {
+  if (sum_of_ranks(ranks_, own ? 0 : 1) > 0) throw GradientOverflow();
+  const OnlyTrainable scope(everything_, by);
+  return ordered(accumulation_.sum_over_ranks(*own), by);
 }
 
 const Gradients& Level::last_gradient() const {
@@ -94,9 +187,9 @@ Level::DetachedHeld::DetachedHeld(Level& level, bool hold) : level_(level) {
 Level::DetachedHeld::~DetachedHeld() { level_.detached_.set(DetachedValues::Mode::present); }
 
 void Level::next_batch() {
+  rows_ = problem_.batches(steps_);
+  check(!rows_.empty(), "multilevel: batch {} of {} has no rows", steps_, problem_.name);
   ++steps_;
-  rows_ = problem_.batches(batches_++);
-  check(!rows_.empty(), "multilevel: batch {} of {} has no rows", batches_ - 1, problem_.name);
 }
 
 void Level::add(std::optional<Gradients> gradient) {

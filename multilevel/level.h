@@ -2,7 +2,10 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,11 +24,17 @@ struct GradientOverflow : std::runtime_error {
   GradientOverflow() : std::runtime_error("multilevel: a gradient in f16 overflowed") {}
 };
 
+class RowFactors;
+
+// Throws std::invalid_argument, naming the response, unless the losses are one number of each row.
+void check_row_losses(const char* response, const Var& losses, const Pass& pass);
+
 // A problem in training. Levels makes one for each problem; responses get the one below.
 class Level {
  public:
-  // `everything` are the parameters of all problems.
-  Level(const Problem& problem, const std::vector<Parameter*>& everything);
+  // `everything` are the parameters of all problems. With ranks, which must outlive it, each rank
+  // computes its part of every batch.
+  Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks* ranks = nullptr);
 
   // For responses: everything is at the parameters as they are now and on the last batch, with the
   // same dropout masks in all passes.
@@ -34,12 +43,35 @@ class Level {
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   // The gradient of the mean loss by parameters of any problem; zeros for those it does not read.
   Gradients gradient(const std::vector<Parameter*>& by);
-  // Calls run for each physical batch, with `by` alone trainable (Accumulation::over).
-  void over_batch(const std::vector<Parameter*>& by, const std::function<void(Pass&)>& run);
+  // The rows' losses, times their weights.
+  Var loss(Pass& pass) const;
+  // Adds to `total`, for the rows of one physical batch.
+  using AddRows = std::function<void(Pass& pass, Gradients& total)>;
+  // The sum, for the parameters `by`, of what `add` adds for each physical batch, with `trainable`
+  // alone trainable. Where `add` throws GradientOverflow on one rank, all ranks throw it. All ranks
+  // call it.
+  Gradients sum_over_batch(const std::vector<Parameter*>& trainable,
+                           const std::vector<Parameter*>& by, const AddRows& add);
+  // The same for a sum over this rank's rows that is known already; nullopt: it overflowed.
+  Gradients sum_over_ranks(const std::vector<Parameter*>& by, const std::optional<Gradients>& own);
   // The number of rows of the last batch.
   std::int64_t rows() const { return std::ssize(rows_); }
+  // Those that this rank computes.
+  std::span<const std::int64_t> own_rows() const;
+  // The place of own_rows()[0] in the batch.
+  std::int64_t first_row() const { return own_rows().data() - rows_.data(); }
   // The present loss scale; 1 unless in f16.
   double loss_scale() const { return accumulation_.loss_scale().value(); }
+  // The losses of a physical batch, [rows], and the factors of their gradients.
+  struct KeptRows {
+    Tensor losses;                              // before their weights
+    std::shared_ptr<const RowFactors> factors;  // of the gradients of these losses
+  };
+  // This rank's rows in the last step of the present cycle, at the parameters before its update, in
+  // order: for a response that keeps them.
+  const std::vector<KeptRows>& kept_rows() const { return kept_rows_; }
+  // True at the first call with these parameters.
+  bool is_new(const std::vector<Parameter*>& u) { return met_.insert(u).second; }
   // The gradient of the last update, clipped, if the response keeps it.
   const Gradients& last_gradient() const;
   // Optimizer::state(); a parameter's tensors begin with name_of() and a dot.
@@ -63,6 +95,10 @@ class Level {
 
   // For Levels. Begins a step on the next batch.
   void next_batch();
+  // gradient() of a step whose rows are kept, and its loss.
+  Gradients gradient_keeping_rows(const std::vector<Parameter*>& by);
+  // Forgets the kept rows.
+  void drop_kept_rows() { kept_rows_.clear(); }
   // Adds a step's gradient, in the order of parameters(); nullopt: it overflowed. Updates after
   // steps_per_update steps.
   void add(std::optional<Gradients> gradient);
@@ -85,8 +121,9 @@ class Level {
     NamedTensors optimizer;
     std::int64_t updates = 0;
   };
-  Var loss(Pass& pass) const;
   TapeOptions tape_options() const;
+  // Calls run for each physical batch of this rank, with `by` alone trainable.
+  void over_batch(const std::vector<Parameter*>& by, const std::function<void(Pass&)>& run);
   void update();
   void clip(Gradients& gradients) const;
   Gradients named_gradients(const NamedTensors& state, const std::string& prefix) const;
@@ -95,17 +132,20 @@ class Level {
   nn::NamedParameters named_;           // with frozen ones
   std::vector<Parameter*> parameters_;  // that the optimizer holds
   std::vector<Parameter*> everything_;
+  Ranks* ranks_;  // null: one process
   memory::Accumulation accumulation_;
   DetachedValues detached_;
   std::vector<std::int64_t> rows_;
-  std::int64_t steps_ = 0, batches_ = 0, updates_ = 0;
+  std::int64_t steps_ = 0, updates_ = 0;
   std::int64_t pending_ = 0;  // steps since the last update
   bool overflowed_ = false;   // one of them
   Gradients sum_;             // of the pending steps
   Gradients last_gradient_;
   std::optional<Kept> kept_;
-  double pass_loss_ = 0;  // mean loss of the last pass
-  double mean_loss_ = 0;  // that of the last step
+  std::vector<KeptRows> kept_rows_;
+  std::set<std::vector<Parameter*>> met_;  // by is_new()
+  double pass_loss_ = 0;                   // mean loss of the last pass
+  double mean_loss_ = 0;                   // that of the last step
 };
 
 }  // namespace sotto::multilevel

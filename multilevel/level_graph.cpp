@@ -1,6 +1,7 @@
 #include "multilevel/level_graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -24,7 +25,8 @@ void check_numbers(const Problem& p, Faults& faults) {
   require(p.steps_per_turn >= 1, faults, "{}: steps_per_turn is {}", p.name, p.steps_per_turn);
   require(p.steps_per_update >= 1, faults, "{}: steps_per_update is {}", p.name,
           p.steps_per_update);
-  require(p.max_norm >= 0, faults, "{}: max_norm is {}", p.name, p.max_norm);
+  require(p.max_norm >= 0 && std::isfinite(p.max_norm), faults, "{}: max_norm is {}", p.name,
+          p.max_norm);
   for (const std::string& text : p.policy.problems())
     faults.push_back(fmt::format("{}: {}", p.name, text));
   require(!p.policy.checkpoint || p.variables.module, faults,
@@ -39,6 +41,8 @@ void check_problem(const Problem& p, std::map<const Parameter*, std::string>& ow
   require(p.batches != nullptr, faults, "{}: no batches", p.name);
   require(!p.response.needs_weights || p.weights, faults,
           "{}: its response needs the weights of rows, and it has none", p.name);
+  const std::string fault = p.response.fault ? p.response.fault(p) : "";
+  require(fault.empty(), faults, "{}: {}", p.name, fault);
   std::set<const Parameter*> own;
   for (const auto& [name, parameter] : p.variables.parameters) {
     const auto [owner, first] = owners.emplace(parameter, p.name);
@@ -51,6 +55,7 @@ void check_problem(const Problem& p, std::map<const Parameter*, std::string>& ow
             "{}: its optimizer holds a parameter {} that is no variable of it", p.name,
             parameter->value.shape());
   }
+  require(!p.optimizer.parameters().empty(), faults, "{}: its optimizer holds nothing", p.name);
   check_numbers(p, faults);
 }
 
@@ -90,26 +95,34 @@ void find_paths(const LevelPlan& plan, std::size_t to, std::vector<std::size_t>&
   }
 }
 
-// True if a chain along `above` leads from a problem on `path` back to it.
-bool has_cycle(const LevelPlan& plan, std::vector<std::size_t>& path, std::set<std::size_t>& done) {
+// Makes `path` a chain along `above` that ends where it began, if one leads from its last problem
+// back to one on it. Returns whether it did.
+bool find_cycle(const LevelPlan& plan, std::vector<std::size_t>& path,
+                std::set<std::size_t>& done) {
   if (done.contains(path.back())) return false;
   for (const std::size_t next : plan.nodes[path.back()].above) {
-    if (std::find(path.begin(), path.end(), next) != path.end()) return true;
+    const auto before = std::find(path.begin(), path.end(), next);
+    const bool closed = before != path.end();
+    if (closed) path.erase(path.begin(), before);
     path.push_back(next);
-    if (has_cycle(plan, path, done)) return true;
+    if (closed || find_cycle(plan, path, done)) return true;
     path.pop_back();
   }
   done.insert(path.back());
   return false;
 }
 
-bool has_cycle(const LevelPlan& plan) {
+// The names along a cycle, "a -> b -> a"; empty if there is none.
+std::string cycle_in(const LevelPlan& plan, const std::vector<Problem>& problems) {
   std::set<std::size_t> done;
   for (std::size_t p = 0; p < plan.nodes.size(); ++p) {
     std::vector<std::size_t> path{p};
-    if (has_cycle(plan, path, done)) return true;
+    if (!find_cycle(plan, path, done)) continue;
+    std::vector<std::string> names;
+    for (const std::size_t k : path) names.push_back(problems[k].name);
+    return join(names, " -> ");
   }
-  return false;
+  return {};
 }
 
 void add_turns(const LevelPlan& plan, const Turn& turn, std::vector<Turn>& turns) {
@@ -142,6 +155,30 @@ void add_paths(const std::vector<Problem>& problems,
         fmt::format("{}: a problem above acts on it, and it has no response", problems[r].name));
 }
 
+void check_ranks(const std::vector<Problem>& problems, Faults& faults) {
+  for (const Problem& p : problems) {
+    require(p.policy.limit == 0 || p.policy.precision, faults,
+            "{}: ranks with a memory limit need a precision, as each might plan another", p.name);
+  }
+}
+
+// Rows are kept within one step of the graph, and their gradients are not scaled.
+void check_kept_rows(const std::vector<Problem>& problems, const LevelPlan& plan, Faults& faults) {
+  for (std::size_t p = 0; p < problems.size(); ++p) {
+    if (!problems[p].response.keeps_rows) continue;
+    require(problems[p].policy.precision != Dtype::f16 && problems[p].policy.limit == 0, faults,
+            "{}: a response that keeps rows goes neither with f16 nor with a memory limit",
+            problems[p].name);
+    std::vector<std::size_t> reached{p};
+    for (std::size_t k = 0; k < reached.size(); ++k) {
+      for (const std::size_t above : plan.nodes[reached[k]].above) reached.push_back(above);
+      require(k == 0 || plan.nodes[reached[k]].below.size() == 1, faults,
+              "{}: a response that keeps rows, and {} waits for other problems, too",
+              problems[p].name, problems[reached[k]].name);
+    }
+  }
+}
+
 void check_roll_back(const std::vector<Problem>& problems, const LevelPlan& plan, Faults& faults) {
   for (std::size_t p = 0; p < problems.size(); ++p) {
     require(plan.nodes[p].above.empty() || problems[p].steps_per_update == 1, faults,
@@ -168,10 +205,14 @@ LevelPlan plan_levels(const std::vector<Problem>& problems, const LevelOptions& 
     plan.nodes[upper].below.push_back(lower);
   }
   const auto acting = numbered(problems, options.upper_to_lower, "upper_to_lower", faults);
-  const bool cycle = has_cycle(plan);
-  require(!cycle, faults, "lower_to_upper has a cycle");
-  if (!cycle) add_paths(problems, acting, plan, faults);
+  const std::string cycle = cycle_in(plan, problems);
+  require(cycle.empty(), faults, "lower_to_upper: {} is a cycle", cycle);
+  if (cycle.empty()) {
+    add_paths(problems, acting, plan, faults);
+    check_kept_rows(problems, plan, faults);
+  }
   if (options.roll_back) check_roll_back(problems, plan, faults);
+  if (options.ranks) check_ranks(problems, faults);
   check(faults.empty(), "Levels: {}", join(faults, "; "));
   for (std::size_t p = 0; p < problems.size(); ++p) {
     if (!plan.nodes[p].below.empty()) continue;

@@ -2,10 +2,12 @@
 // the sources of this folder, but for the edges.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/ranks/ranks.h"
 #include "multilevel/problem.h"
 
 namespace sotto::multilevel {
@@ -22,9 +24,15 @@ struct LevelOptions {
   // The loss of `to` reads the solution of `from`, and `to` waits for it.
   std::vector<Edge> lower_to_upper = {};
   // After each cycle the problems below take back its updates and make one, with the cycle's last
-  // batch, under the new upper parameters (Shu et al. 2019, Meta-Weight-Net). Otherwise the updates
-  // stay, and one gradient is saved.
+  // batch, under the new upper parameters (Shu et al. 2019, Meta-Weight-Net). A cycle ends where
+  // the problems above have their turn: the first one begins before the warm-up, which is taken
+  // back, too. Otherwise the updates stay, and one gradient is saved.
   bool roll_back = false;
+  // Data parallelism: the ranks of a distributed run; null: one process. Each rank computes about
+  // as many rows of every batch, and all make the updates of one process but for rounding, with
+  // equal bits on all ranks. Functions of the problems, but for losses and weights, are called for
+  // the whole batch on every rank, and must return the same there.
+  std::shared_ptr<Ranks> ranks = {};
 };
 
 // A problem's turn in the pass of a leaf.

@@ -53,10 +53,10 @@ std::vector<std::int64_t> numbers(const NamedTensors& state, const std::string& 
 
 NamedTensors Level::state() const {
   NamedTensors state{
-      {"counters", Tensor::from(std::vector<std::int64_t>{steps_, batches_, updates_, pending_,
-                                                          overflowed_, kept_ ? kept_->updates : -1,
+      {"counters", Tensor::from(std::vector<std::int64_t>{steps_, updates_, pending_, overflowed_,
+                                                          kept_ ? kept_->updates : -1,
                                                           accumulation_.loss_scale().good_steps()},
-                                {7})},
+                                {6})},
       {"loss", Tensor::from({mean_loss_, loss_scale()}, {2}, Dtype::f64)}};
   add_below(state, "optimizer/", optimizer_state());
   for (const auto& [name, parameter] : named_)
@@ -83,7 +83,7 @@ Gradients Level::named_gradients(const NamedTensors& state, const std::string& p
 }
 
 void Level::load_state(const NamedTensors& state) {
-  const auto counters = numbers(state, "counters", 7);
+  const auto counters = numbers(state, "counters", 6);
   for (const auto& [name, parameter] : named_)
     entry_like(state, "variables/" + name, parameter->value);
   Gradients sum = named_gradients(state, "sum/");
@@ -92,22 +92,21 @@ void Level::load_state(const NamedTensors& state) {
   const Tensor& loss = entry(state, "loss");
   check(loss.dtype() == Dtype::f64 && loss.shape() == Shape{2}, "multilevel: loss is {} {}",
         sotto::name(loss.dtype()), loss.shape());
-  accumulation_.resume_loss_scale(loss.at({1}), counters[6]);
+  accumulation_.resume_loss_scale(loss.at({1}), counters[5]);
   problem_.optimizer.load_state(below(state, "optimizer/"), named_);
   for (const auto& [name, parameter] : named_)
     copy_into(state.at("variables/" + name).to(parameter->value.device()), parameter->value);
   steps_ = counters[0];
-  batches_ = counters[1];
-  updates_ = counters[2];
-  pending_ = counters[3];
-  overflowed_ = counters[4] != 0;
+  updates_ = counters[1];
+  pending_ = counters[2];
+  overflowed_ = counters[3] != 0;
   mean_loss_ = loss.at({0});
   sum_ = std::move(sum);
   last_gradient_ = std::move(last_gradient);
-  if (batches_ > 0) rows_ = problem_.batches(batches_ - 1);
+  if (steps_ > 0) rows_ = problem_.batches(steps_ - 1);
   kept_.reset();
   if (kept_values.empty()) return;
-  kept_ = {.optimizer = below(state, "kept/optimizer/"), .updates = counters[5]};
+  kept_ = {.optimizer = below(state, "kept/optimizer/"), .updates = counters[4]};
   for (const auto& [parameter, value] : kept_values) kept_->values.push_back(value);
 }
 

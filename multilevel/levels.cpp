@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "nn/optim/rank_sink.h"
 
 namespace sotto::multilevel {
 
@@ -24,7 +25,8 @@ Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
       ready_(problems.size()),
       cycle_begins_(problems.size(), true) {
   const std::vector<Parameter*> all = all_parameters(problems);
-  for (const Problem& problem : problems) levels_.emplace_back(problem, all);
+  if (options.ranks) nn::tell_values(*options.ranks, all);
+  for (const Problem& problem : problems) levels_.emplace_back(problem, all, options.ranks.get());
 }
 
 void Levels::run(std::int64_t iterations, const std::function<bool()>& go_on) {
@@ -44,6 +46,7 @@ void Levels::step() {
       });
     }
   }
+  for (Level& level : levels_) level.drop_kept_rows();
   ++iterations_;
 }
 
@@ -71,33 +74,35 @@ bool Levels::advance(std::size_t p) {
   const Problem& problem = level.problem();
   if (options_.roll_back && cycle_begins_[p] && !plan_.nodes[p].above.empty()) level.keep();
   const std::int64_t cycle = problem.unroll_steps * problem.steps_per_update;
-  const std::int64_t before = level.steps() / cycle;
-  for (std::int64_t k = 0; k < problem.steps_per_turn; ++k) {
+  const std::int64_t after = level.steps() + problem.steps_per_turn;
+  const bool ends = after / cycle > level.steps() / cycle && after > problem.warmup_steps;
+  const bool keeps_rows = problem.response.keeps_rows && !plan_.nodes[p].above.empty();
+  while (level.steps() < after) {
     level.next_batch();
-    descend(p);
+    descend(p, keeps_rows && ends && level.steps() == after);
   }
-  cycle_begins_[p] = level.steps() / cycle > before;
-  return cycle_begins_[p] && level.steps() > problem.warmup_steps;
+  return cycle_begins_[p] = ends;
 }
 
 void Levels::redo(std::size_t p) {
   if (plan_.nodes[p].above.empty()) return;
+  levels_[p].drop_kept_rows();
   levels_[p].restore();
   descend(p);
 }
 
 // One step of descent on the batch that the problem has.
-void Levels::descend(std::size_t p) {
+void Levels::descend(std::size_t p, bool keep_rows) {
   std::optional<Gradients> total;
   try {
-    total = gradient(p);
+    total = gradient(p, keep_rows);
   } catch (const GradientOverflow&) {
   }
   levels_[p].add(std::move(total));
 }
 
 // The direct gradient, and that through every path of solutions.
-Gradients Levels::gradient(std::size_t p) {
+Gradients Levels::gradient(std::size_t p, bool keep_rows) {
   Level& level = levels_[p];
   std::vector<Parameter*> wanted = level.parameters();
   std::set<std::size_t> read;
@@ -106,7 +111,7 @@ Gradients Levels::gradient(std::size_t p) {
     const std::vector<Parameter*>& theirs = levels_[path.back()].parameters();
     wanted.insert(wanted.end(), theirs.begin(), theirs.end());
   }
-  const Gradients all = level.gradient(wanted);
+  const Gradients all = keep_rows ? level.gradient_keeping_rows(wanted) : level.gradient(wanted);
   Gradients total = ordered(all, level.parameters());
   for (const auto& path : plan_.nodes[p].paths) {
     const Gradients v = ordered(all, levels_[path.back()].parameters());

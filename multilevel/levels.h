@@ -49,8 +49,8 @@ class Levels {
   const Level& level(const std::string& problem) const;
   bool walk(const std::vector<Turn>& turns, const std::function<bool(std::size_t)>& act);
   bool advance(std::size_t p);
-  void descend(std::size_t p);
-  Gradients gradient(std::size_t p);
+  void descend(std::size_t p, bool keep_rows = false);
+  Gradients gradient(std::size_t p, bool keep_rows);
   Gradients through_path(std::size_t p, const std::vector<std::size_t>& path, Gradients v);
   void redo(std::size_t p);
 

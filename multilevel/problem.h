@@ -16,6 +16,7 @@
 namespace sotto::multilevel {
 
 class Level;
+struct Problem;
 
 // The variables of a problem: the parameters of a module, or bare ones with their names.
 struct Variables {
@@ -49,6 +50,9 @@ struct Response {
   Apply apply = {};             // the map
   bool keeps_gradient = false;  // needs Level::last_gradient()
   bool needs_weights = false;   // needs Problem::weights
+  bool keeps_rows = false;      // needs Level::kept_rows()
+  // Says what about the lower problem does not suit; empty: nothing.
+  std::function<std::string(const Problem& lower)> fault = {};
 };
 
 // Learns the variables that its optimizer holds; others are frozen. The loss that it minimises is

@@ -2,6 +2,8 @@
 #include "multilevel/levels.h"
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "autograd/ops.h"
 #include "core/allocator/allocator.h"
@@ -10,50 +12,12 @@
 #include "nn/data/dataset.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/predict.h"
 #include "tests/support/catch.h"
+#include "tests/support/toy_problems.h"
 
 namespace sotto::multilevel {
 namespace {
-
-using Names = std::vector<std::string>;
-
-// Problems of one number each, which note their updates.
-class Toy {
- public:
-  // The loss is (x - number of the batch - sum of the others)^2 / 2.
-  Problem problem(const std::string& name) {
-    Parameter& own = values_.emplace_back(zeros({1}, Dtype::f64));
-    optimizers_.push_back(std::make_unique<nn::Sgd>(
-        std::vector<nn::Sgd::Group>{{{&own}, {.learning_rate = 0.25, .momentum = 0.5}}}));
-    const auto loss = [this, &own](Pass& pass) {
-      Var off = pass.tape.use(own) -
-                pass.tape.constant(full({1}, static_cast<double>(pass.rows[0]), Dtype::f64));
-      for (Parameter& other : values_) {
-        if (&other != &own) off = off - pass.tape.use(other);
-      }
-      return affine(square(off), 0.5, 0);
-    };
-    return {.name = name,
-            .variables = nn::NamedParameters{{"x", &own}},
-            .optimizer = *optimizers_.back(),
-            .loss = loss,
-            .batches = [](std::int64_t number) { return std::vector{number}; },
-            .response = finite_differences(),
-            .after_update = [this, name] { updates.push_back(name); }};
-  }
-  std::vector<double> values() {
-    std::vector<double> all;
-    for (const Parameter& value : values_) all.push_back(value.value.item());
-    return all;
-  }
-  Parameter& operator[](std::size_t i) { return values_[i]; }
-
-  Names updates;
-
- private:
-  std::deque<Parameter> values_;
-  std::vector<std::unique_ptr<nn::Optimizer>> optimizers_;
-};
 
 TEST_CASE("a problem above steps after each cycle of the one below, from the end of warm-up on") {
   Toy toy;
@@ -115,40 +79,20 @@ TEST_CASE("roll-back replaces a cycle's updates by one under the new upper param
   }
 }
 
-TEST_CASE("everything wrong with the problems and edges is told at once") {
+TEST_CASE("a cycle that is rolled back begins where the problem above had its turn") {
   Toy toy;
-  Problem a = toy.problem("a"), b = toy.problem("b"), c = toy.problem("c");
-  a.unroll_steps = 0;
-  a.response = {};
-  b.loss = nullptr;
-  b.response = row_slopes();
-  c.variables = b.variables;
-  try {
-    const Levels levels({a, b, c, toy.problem("a")},
-                        {.upper_to_lower = {{"b", "a"}, {"b", "c"}, {"d", "a"}},
-                         .lower_to_upper = {{"a", "b"}, {"a", "b"}, {"c", "c"}}});
-    FAIL("nothing was told");
-  } catch (const std::invalid_argument& error) {
-    const std::string text = error.what();
-    for (const char* part :
-         {"a: unroll_steps is 0", "b: no loss", "b: its response needs the weights of rows",
-          "c: x is a variable of b, too", "c: its optimizer holds a parameter",
-          "two problems are called a", "lower_to_upper: a -> b twice",
-          "lower_to_upper: c -> itself", "upper_to_lower: d -> a names no problem",
-          "b acts on c, but no edges", "a: a problem above acts on it, and it has no response"}) {
-      INFO(part << "\nin: " << text);
-      CHECK(text.find(part) != std::string::npos);
-    }
-  }
-  Toy ring;
-  CHECK_THROWS_AS(
-      Levels({ring.problem("a"), ring.problem("b")}, {.lower_to_upper = {{"a", "b"}, {"b", "a"}}}),
-      std::invalid_argument);
-  Problem part = ring.problem("c");
-  part.steps_per_update = 2;
-  CHECK_THROWS_AS(
-      Levels({part, ring.problem("d")}, {.lower_to_upper = {{"c", "d"}}, .roll_back = true}),
-      std::invalid_argument);
+  std::vector<Problem> all{toy.problem("low"), toy.problem("up")};
+  all[0].unroll_steps = 2;
+  all[0].warmup_steps = 3;
+  Levels levels(
+      all,
+      {.upper_to_lower = {{"up", "low"}}, .lower_to_upper = {{"low", "up"}}, .roll_back = true});
+  levels.run(3);
+  CHECK(toy.values()[0] != 0);
+  CHECK(toy.updates == Names{"low", "low", "low"});
+  levels.step();  // the first cycle, of four steps, becomes one step from the start, on batch 3
+  CHECK(toy.updates == Names{"low", "low", "low", "low", "up", "low"});
+  CHECK(toy.values()[0] == Approx(0.25 * (3 + toy.values()[1])).epsilon(1e-12));
 }
 
 TEST_CASE("a run stops after the step for which it is told to") {
@@ -245,9 +189,9 @@ struct Network {
   Tensor x, labels;
   std::unique_ptr<nn::Sgd> optimizer, upper;
 
-  explicit Network(std::int64_t rows = 64) {
+  explicit Network(std::int64_t rows = 64, int depth = 6) {
     nn::manual_seed(3);
-    for (int k = 0; k < 6; ++k) {
+    for (int k = 0; k < depth; ++k) {
       model.add(nn::Linear(32, 32));
       model.add(nn::Tanh());
     }
@@ -340,6 +284,43 @@ TEST_CASE("an outer step peaks at no more than an ordinary one and three copies 
   const std::size_t step = peak_of([&] { alone.step(); });
   CHECK(peak_of([&] { slopes.step(); }) < 1.05 * static_cast<double>(step + 3 * weights));
   CHECK(peak_of([&] { differences.step(); }) < 1.05 * static_cast<double>(step + 3 * weights));
+}
+
+TEST_CASE("both levels keep a memory limit, and checkpoints and pieces lower the peak") {
+  const auto peak = [](const memory::Policy& policy) {
+    Network network(512, 16);
+    Levels levels = network.levels(row_slopes(), policy);
+    levels.step();
+    memory::PeakMemoryTracker tracker(cpu);
+    tracker.restart();
+    levels.step();
+    return tracker.peak();
+  };
+  const std::size_t whole = peak({}), limit = whole * 2 / 3;
+  CHECK(peak({.precision = Dtype::f32, .limit = limit}) <= limit);
+  CHECK(peak({.accumulation = 4}) < whole * 2 / 3);
+  CHECK(peak({.checkpoint = 8}) < whole * 3 / 4);
+  CHECK(peak({.precision = Dtype::bf16}) < whole * 3 / 4);
+}
+
+TEST_CASE("validation in evaluation mode stops a run, and changes no bit of it") {
+  const auto trained = [](std::int64_t iterations, bool validated) {
+    Network network;
+    network.model.add(nn::Dropout(0.25));
+    Levels levels = network.levels(row_slopes());
+    double best = 0;
+    const auto improves = [&] {
+      if (!validated) return true;
+      const double accuracy = nn::accuracy(network.model, {network.x, network.labels});
+      return accuracy >= std::exchange(best, std::max(best, accuracy));
+    };
+    levels.run(iterations, improves);
+    return std::tuple{levels.iterations(), network.u.value.item(),
+                      network.model.parameters()[0]->value.to_vector<float>()};
+  };
+  const auto stopped = trained(500, true);
+  CHECK(std::get<0>(stopped) < 500);
+  CHECK(trained(std::get<0>(stopped), false) == stopped);
 }
 
 TEST_CASE("physical batches, checkpoints and a limit change no update") {

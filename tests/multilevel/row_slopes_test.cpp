@@ -70,20 +70,25 @@ struct Reweighting {
   }
 };
 
-TEST_CASE("row slopes, and differences that hold detached values, are the exact derivative") {
-  constexpr double rate = 0.1;
-  const Vector slopes = Reweighting().gradient(row_slopes(), rate, false);
-  Reweighting at;  // -(1 / n) sum_i <g_i, v> dw_i / du at the new w
-  at.gradient(row_slopes(), rate, false);
-  const Vector v = at.target.v(at.w);
+// -(1 / n) sum_i <g_i, v> d(weight_i)/du at w.
+Vector slopes_at(const Reweighting& at, const Vector& w, const Vector& v) {
   const Vector start = random_matrix(74, 2, 1);
   Vector expected = Vector::Zero(2);
   for (std::int64_t i = 0; i < Reweighting::rows; ++i) {
-    const double off = vector(at.x[i]).dot(vector(at.w.value)) - at.y[i].item();
+    const double off = vector(at.x[i]).dot(w) - at.y[i].item();
     const double product = 2 * off * vector(at.x[i]).dot(v);
     const double weight = 1 / (1 + std::exp(-start[0] - start[1] * off * off));
     expected -= product * weight * (1 - weight) / Reweighting::rows * Vector{{1, off * off}};
   }
+  return expected;
+}
+
+TEST_CASE("row slopes, and differences that hold detached values, are the exact derivative") {
+  constexpr double rate = 0.1;
+  const Vector slopes = Reweighting().gradient(row_slopes(), rate, false);
+  Reweighting at;
+  at.gradient(row_slopes(), rate, false);
+  const Vector expected = slopes_at(at, vector(at.w.value), at.target.v(at.w));
   check_close(slopes, expected);
   const Vector held = Reweighting().gradient(finite_differences(), rate, true);
   check_close(held, expected);
@@ -120,17 +125,79 @@ double loss_after_step(int element, double by, double rate) {
   return levels.loss("upper");
 }
 
-TEST_CASE("row slopes are the derivative of a whole run as the rate goes to zero") {
+// The derivative of that loss by u over the rate, of fourth order.
+Vector whole_run(double rate) {
   constexpr double step = 1e-3;
+  Vector exact(2);
+  for (int k = 0; k < 2; ++k) {
+    exact[k] = (8 * (loss_after_step(k, step, rate) - loss_after_step(k, -step, rate)) -
+                (loss_after_step(k, 2 * step, rate) - loss_after_step(k, -2 * step, rate))) /
+               (12 * step * rate);
+  }
+  return exact;
+}
+
+TEST_CASE("row slopes of the step are its derivative at any rate") {
+  const Response of_step = row_slopes({.of_step = true});
+  for (const double rate : {0.3, 0.01}) {
+    const Vector got = Reweighting().gradient(of_step, rate, false);
+    Reweighting at;
+    at.gradient(of_step, rate, false);
+    check_close(got, slopes_at(at, random_matrix(73, Reweighting::inputs, 1), at.target.v(at.w)));
+    CHECK((got - whole_run(rate)).norm() < 1e-7 * got.norm());
+    for (const std::int64_t rows : {1, 3}) {
+      const Vector parts = Reweighting().gradient(of_step, rate, false, {.physical_batch = rows});
+      CHECK((parts - got).norm() <= 1e-12 * got.norm());
+    }
+  }
+}
+
+TEST_CASE("row slopes of the step make the updates that other responses make below") {
+  std::vector<double> values[2];
+  for (const bool of_step : {false, true}) {
+    Reweighting run;
+    run.gradient(row_slopes({.of_step = of_step}), 0.1, false);
+    values[of_step] = run.w.value.to_vector<double>();
+  }
+  for (std::size_t k = 0; k < values[0].size(); ++k)
+    CHECK(values[1][k] == Approx(values[0][k]).epsilon(1e-13));
+}
+
+TEST_CASE("row slopes chain over three levels") {
+  for (const bool of_step : {false, true}) {
+    Reweighting run;
+    Parameter m(tensor(random_matrix(81, 4, 1)));
+    const Matrix pull = random_matrix(82, 4, Reweighting::inputs);
+    const Target top(83, 4);
+    nn::Sgd m_step = sgd(m, 0.3);
+    std::vector<Problem> all = run.problems(row_slopes({.of_step = of_step}), 0.1, false);
+    all[1].loss = top.loss(m, run.u);
+    all.push_back({.name = "middle",
+                   .variables = nn::NamedParameters{{"m", &m}},
+                   .optimizer = m_step,
+                   .loss =
+                       [&](Pass& pass) {
+                         const Var goal =
+                             matmul(pass.tape.constant(tensor(pull)), pass.tape.use(run.w));
+                         return reshape(sum(square(pass.tape.use(m) - goal)), {1});
+                       },
+                   .batches = one_row,
+                   .response = finite_differences()});
+    Levels levels(all, {.upper_to_lower = {{"upper", "lower"}},
+                        .lower_to_upper = {{"lower", "middle"}, {"middle", "upper"}}});
+    levels.step();
+    const Vector v = 2 * pull.transpose() * top.v(m);
+    const Vector w =
+        of_step ? Vector(random_matrix(73, Reweighting::inputs, 1)) : vector(run.w.value);
+    check_close(run.upper_gradient, slopes_at(run, w, v));
+  }
+}
+
+TEST_CASE("row slopes are the derivative of a whole run as the rate goes to zero") {
   // At the rate itself the weights' gradient is taken at the new parameters, not the old ones.
   double before = 0;
   for (const double rate : {1e-2, 1e-3}) {
-    Vector exact(2);
-    for (int k = 0; k < 2; ++k) {
-      exact[k] = (8 * (loss_after_step(k, step, rate) - loss_after_step(k, -step, rate)) -
-                  (loss_after_step(k, 2 * step, rate) - loss_after_step(k, -2 * step, rate))) /
-                 (12 * step * rate);
-    }
+    const Vector exact = whole_run(rate);
     const Vector got = Reweighting().gradient(row_slopes(), rate, false);
     const double off = (got - exact).norm() / exact.norm();
     CHECK(off < 10 * rate);
@@ -161,6 +228,10 @@ TEST_CASE("row slopes refuse a loss that reads the upper parameters itself") {
   Levels levels(problems,
                 {.upper_to_lower = {{"upper", "lower"}}, .lower_to_upper = {{"lower", "upper"}}});
   CHECK_THROWS_AS(levels.step(), std::invalid_argument);
+  problems[0].response = row_slopes({.of_step = true});
+  Levels kept(problems,
+              {.upper_to_lower = {{"upper", "lower"}}, .lower_to_upper = {{"lower", "upper"}}});
+  CHECK_THROWS_AS(kept.step(), std::invalid_argument);
 }
 
 }  // namespace
