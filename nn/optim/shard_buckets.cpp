@@ -71,16 +71,20 @@ void copy_bytes(std::span<const std::byte> from, std::span<std::byte> to) {
 
 std::vector<std::vector<Parameter*>> in_buckets(std::span<Parameter* const> parameters) {
   std::vector<std::vector<Parameter*>> buckets;
-  std::int64_t elements = bucket_elements;  // of the last bucket
+  std::vector<Parameter*> together;
+  std::int64_t elements = 0;  // of these
   for (Parameter* const parameter : parameters) {
-    const std::int64_t more = parameter->value.numel();
-    if (elements >= bucket_elements || more >= bucket_elements) {
-      buckets.emplace_back();
-      elements = 0;
+    if (parameter->value.numel() >= bucket_elements) {
+      buckets.push_back({parameter});
+      continue;
     }
-    buckets.back().push_back(parameter);
-    elements += more;
+    together.push_back(parameter);
+    elements += parameter->value.numel();
+    if (elements < bucket_elements) continue;
+    buckets.push_back(std::exchange(together, {}));
+    elements = 0;
   }
+  if (!together.empty()) buckets.push_back(std::move(together));
   return buckets;
 }
 

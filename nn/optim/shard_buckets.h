@@ -15,11 +15,11 @@
 
 namespace sotto::nn {
 
-// Small parameters travel together: the elements of one message, at least, if there are as many.
-// A parameter of so many travels alone.
+// A parameter of so many elements travels alone. Smaller ones travel together, until they are as
+// many.
 inline constexpr std::int64_t bucket_elements = std::int64_t{1} << 20;
 
-// Splits parameters, in their order, into buckets.
+// Splits parameters into buckets, in the order of each bucket's last.
 std::vector<std::vector<Parameter*>> in_buckets(std::span<Parameter* const> parameters);
 
 // The f64 sums of one batch. A bucket leaves when this rank has its last sum and the buckets before
