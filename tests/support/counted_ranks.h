@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +21,17 @@ struct RankTraffic {
   std::size_t bytes = 0;  // that this rank sent to others
 };
 
+// The beginning of an operation, or the end of a wait for it, as this rank's thread sees it.
+struct RankEvent {
+  std::int64_t operation = 0;  // from 0
+  bool waits = false;          // the wait, and not the beginning
+  bool from_rank_0 = false;    // only rank 0 is waited for
+  bool sends = false;          // whether others may wait for this rank
+  std::size_t bytes = 0;       // that this rank sends
+  bool resumes = false;        // what the thread computed since the event before does not count
+  double computed = 0;         // seconds of this thread's processor time so far
+};
+
 class CountedRanks final : public Ranks {
  public:
   explicit CountedRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)) {}
@@ -28,23 +41,30 @@ class CountedRanks final : public Ranks {
   int ranks_on_host() const override { return ranks_->ranks_on_host(); }
   Pending exchange(std::string_view place, std::vector<Bytes> send,
                    std::vector<Room> receive) override {
+    std::size_t bytes = 0;
     for (std::size_t k = 0; k < send.size(); ++k)
-      count(place, k == 0, k == static_cast<std::size_t>(rank()) ? 0 : send[k].size());
+      if (k != static_cast<std::size_t>(rank())) bytes += send[k].size();
+    begin(place, bytes, true);
     return timed(ranks_->exchange(place, std::move(send), std::move(receive)));
   }
   Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
-    count(place, true, send.size() * others());
+    begin(place, send.size() * others(), true);
     return timed(ranks_->gather(place, send, std::move(receive)));
   }
   std::vector<std::byte> tell(std::string_view place, Bytes bytes) override {
-    count(place, true, rank() == 0 ? bytes.size() * others() : 0);
+    const std::int64_t operation =
+        begin(place, rank() == 0 ? bytes.size() * others() : 0, rank() == 0);
     const Waiting waiting(waited_);
-    return ranks_->tell(place, bytes);
+    std::vector<std::byte> told = ranks_->tell(place, bytes);
+    if (rank() != 0) waited_for(operation, true);
+    return told;
   }
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override {
-    count(place, true, rank() == 0 ? 0 : bytes.size());
+    const std::int64_t operation = begin(place, rank() == 0 ? 0 : bytes.size(), rank() != 0);
     const Waiting waiting(waited_);
-    return ranks_->collect(place, bytes);
+    std::vector<std::vector<std::byte>> all = ranks_->collect(place, bytes);
+    if (rank() == 0) waited_for(operation, false);
+    return all;
   }
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
 
@@ -52,7 +72,15 @@ class CountedRanks final : public Ranks {
   const std::map<std::string, RankTraffic>& traffic() const { return traffic_; }
   // Seconds that this rank's thread waited, since the last clear().
   double waited() const { return waited_; }
+  // In their order, from the last clear() to end(), of which both are events.
+  const std::vector<RankEvent>& events() const { return events_; }
+  void end() { waited_for(-1, false); }
+  // Says that what the thread computed since the last event belongs to something else.
+  void resume() { events_.push_back({.operation = -1, .resumes = true, .computed = computed()}); }
   void clear() {
+    operations_ = 0;
+    events_.clear();
+    resume();
     traffic_.clear();
     waited_ = 0;
   }
@@ -74,29 +102,50 @@ class CountedRanks final : public Ranks {
   };
   class Timed final : public Pending::Work {
    public:
-    Timed(Pending pending, double& to) : pending_(std::move(pending)), to_(to) {}
+    Timed(Pending pending, std::int64_t operation, CountedRanks& ranks)
+        : pending_(std::move(pending)), operation_(operation), ranks_(ranks) {}
     void wait() override {
-      const Waiting waiting(to_);
-      pending_.wait();
+      {
+        const Waiting waiting(ranks_.waited_);
+        pending_.wait();
+      }
+      ranks_.waited_for(operation_, false);
     }
 
    private:
     Pending pending_;
-    double& to_;
+    std::int64_t operation_;
+    CountedRanks& ranks_;
   };
 
   std::size_t others() const { return static_cast<std::size_t>(size()) - 1; }
-  void count(std::string_view place, bool begins, std::size_t bytes) {
+  static double computed() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  }
+  std::int64_t begin(std::string_view place, std::size_t bytes, bool sends) {
     RankTraffic& at = traffic_[std::string(place)];
-    at.operations += begins;
+    ++at.operations;
     at.bytes += bytes;
+    events_.push_back(
+        {.operation = operations_, .sends = sends, .bytes = bytes, .computed = computed()});
+    return operations_++;
+  }
+  void waited_for(std::int64_t operation, bool from_rank_0) {
+    events_.push_back({.operation = operation,
+                       .waits = operation >= 0,
+                       .from_rank_0 = from_rank_0,
+                       .computed = computed()});
   }
   Pending timed(Pending pending) {
-    return Pending(std::make_unique<Timed>(std::move(pending), waited_));
+    return Pending(std::make_unique<Timed>(std::move(pending), operations_ - 1, *this));
   }
 
   std::shared_ptr<Ranks> ranks_;
   std::map<std::string, RankTraffic> traffic_;
+  std::vector<RankEvent> events_;
+  std::int64_t operations_ = 0;
   double waited_ = 0;
 };
 
