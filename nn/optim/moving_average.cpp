@@ -1,5 +1,6 @@
 #include "nn/optim/moving_average.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -11,15 +12,19 @@ namespace {
 
 const std::string prefix = "average.";
 
-// The weight of the t-th value in the average: (1 - decay) / (1 - decay^t).
-double newest_weight(double decay, std::int64_t t) {
-  return (1 - decay) / (1 - std::pow(decay, static_cast<double>(t)));
+// The weight of the t-th value in the average.
+double newest_weight(double decay, AverageStart start, std::int64_t updates) {
+  constexpr double warmup_steps = 9;  // as in TensorFlow, which counts updates from 0: (1+t)/(10+t)
+  const auto t = static_cast<double>(updates);
+  if (updates == 1) return 1;
+  if (start == AverageStart::warmup) return 1 - std::min(decay, t / (warmup_steps + t));
+  return (1 - decay) / (1 - std::pow(decay, t));
 }
 
 }  // namespace
 
-MovingAverage::MovingAverage(Module& module, double decay)
-    : parameters_(module.named_parameters()), decay_(decay) {
+MovingAverage::MovingAverage(Module& module, double decay, AverageStart start)
+    : parameters_(module.named_parameters()), decay_(decay), start_(start) {
   check(decay >= 0 && decay < 1, "moving average: decay {} outside [0, 1)", decay);
   for (const auto& [name, parameter] : parameters_) {
     const Dtype dtype = parameter->value.dtype();
@@ -39,7 +44,7 @@ void MovingAverage::update() {
     check(value.shape() == averages_[i].shape() && value.dtype() == averages_[i].dtype(),
           "moving average: {} is now {} {}", name, sotto::name(value.dtype()), value.shape());
   }
-  const double weight = newest_weight(decay_, ++updates_);
+  const double weight = newest_weight(decay_, start_, ++updates_);
   for (std::size_t i = 0; i < averages_.size(); ++i) {
     axpby(weight, parameters_[i].second->value, 1 - weight, averages_[i]);
   }

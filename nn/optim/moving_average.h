@@ -9,13 +9,22 @@
 
 namespace sotto::nn {
 
-// After t updates: the average of p_1 .. p_t with weights (1 - decay) decay^(t - i) / (1 -
-// decay^t), which sum to one, so that there is no bias towards the initial values. Call update()
-// after each step, and evaluate inside a Scope. The module must outlive the average.
+// How an average begins.
+enum class AverageStart {
+  // After t updates: the average of p_1 .. p_t with weights (1 - decay) decay^(t - i) / (1 -
+  // decay^t): at first all values alike, the earliest ones too.
+  unbiased,
+  // The t-th update has the decay min(decay, t / (9 + t)), so that early values are soon forgotten
+  // (De et al. 2022; `num_updates` in TensorFlow's ExponentialMovingAverage).
+  warmup,
+};
+
+// The weights sum to one, so that there is no bias towards the initial values. Call update() after
+// each step, and evaluate inside a Scope. The module must outlive the average.
 class MovingAverage {
  public:
   // Throws std::invalid_argument unless 0 <= decay < 1 and the parameters are f32 or f64.
-  MovingAverage(Module& module, double decay);
+  MovingAverage(Module& module, double decay, AverageStart start = AverageStart::unbiased);
 
   // Adds the parameters' present values to the average.
   void update();
@@ -51,6 +60,7 @@ class MovingAverage {
   NamedParameters parameters_;
   std::vector<Tensor> averages_;
   double decay_;
+  AverageStart start_;
   std::int64_t updates_ = 0;
   bool exchanged_ = false;
 };

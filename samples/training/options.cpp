@@ -150,6 +150,8 @@ void Reading::add_training() {
   line_.option("--warmup", s.warmup, "steps over which the learning rate rises first", "N");
   line_.option("--momentum", s.momentum, "momentum of sgd, beta1 of adam", "X");
   line_.option("--ema", s.average, "average the weights with this decay; costs no privacy", "X");
+  line_.flag("--ema-warmup", s.average_warmup,
+             "let the average forget early weights: its decay is t / (9 + t) at first");
   line_.add_seed(s.seed, "public randomness, such as initial weights");
 }
 

@@ -67,6 +67,7 @@ void validate_optimizer(const Settings& s) {
   if (s.average) {
     require(*s.average > 0 && *s.average < 1, "--ema", *s.average, "between 0 and 1");
   }
+  check(s.average || !s.average_warmup, "--ema-warmup: needs --ema");
 }
 
 }  // namespace

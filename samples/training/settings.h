@@ -38,6 +38,7 @@ struct Settings {
   std::string schedule = "constant";
   std::int64_t warmup = 0;        // steps over which the learning rate rises at first
   std::optional<double> average;  // decay of the moving average of the weights
+  bool average_warmup = false;    // whether that decay begins small (nn/optim/moving_average.h)
   std::uint64_t seed = 0;         // public randomness: initial weights, drawn digits, shuffling
 
   std::string unit = LedgerHeader{}.unit;  // the privacy unit, in words
@@ -86,6 +87,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("schedule", settings.schedule, may_change);
   visit("warmup", settings.warmup, may_change);
   visit("average", settings.average, must_agree);
+  visit("average warmup", settings.average_warmup, must_agree);
   visit("seed", settings.seed, must_agree);
   visit("unit", settings.unit, must_agree);
   visit("train size", settings.train_size, must_agree);

@@ -88,7 +88,8 @@ void Trainer::make_optimizer() {
         *model_, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
   }
   schedule_ = schedule_of(s);
-  if (s.average) average_ = std::make_unique<nn::MovingAverage>(*model_, *s.average);
+  const auto start = s.average_warmup ? nn::AverageStart::warmup : nn::AverageStart::unbiased;
+  if (s.average) average_ = std::make_unique<nn::MovingAverage>(*model_, *s.average, start);
 }
 
 void Trainer::make_engine() {

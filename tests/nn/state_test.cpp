@@ -180,6 +180,21 @@ TEST_CASE("a scope lends the averages to the module") {
   CHECK(module.get() == 7);
 }
 
+TEST_CASE("with a warmup the decay of a moving average rises from small ones to its own") {
+  Single module(100), copy(0);
+  nn::MovingAverage average(module, 0.2, nn::AverageStart::warmup);
+  const auto after = [&](double value) {
+    module.set(value);
+    average.update();
+    average.copy_to(copy);
+    return copy.get();
+  };
+  CHECK(after(3) == Approx(3));
+  CHECK(after(-8) == Approx(2.0 / 11 * 3 - 9.0 / 11 * 8));
+  const double second = copy.get();
+  CHECK(after(5) == Approx(0.2 * second + 0.8 * 5));  // 3 / 12 would be more than 0.2
+}
+
 TEST_CASE("a moving average continues from its state") {
   Single module(0);
   nn::MovingAverage whole(module, 0.75);
