@@ -46,7 +46,7 @@ void ClipAccumulator::clear() {
 }
 
 void ClipAccumulator::mark() {
-  mark_ = {statistics_.loss_sum, statistics_.not_finite, unclipped_, {}};
+  mark_ = {statistics_.loss_sum, statistics_.rows, statistics_.not_finite, unclipped_, {}};
   for (const auto& [parameter, sum] : sums_) mark_.had_sum.push_back(sum.defined());
   touched_ = false;
 }
@@ -57,6 +57,7 @@ bool ClipAccumulator::undo() {
     if (!mark_.had_sum[k]) sums_[k].second = Tensor();
   }
   statistics_.loss_sum = mark_.loss_sum;
+  statistics_.rows = mark_.rows;
   statistics_.not_finite = mark_.not_finite;
   const auto units = static_cast<std::size_t>(statistics_.units);
   for (auto& norms : statistics_.norms) norms.resize(units);
@@ -88,11 +89,15 @@ void ClipAccumulator::record_norms(std::size_t group, const std::vector<double>&
 void ClipAccumulator::add_losses(const std::vector<double>& losses, const Grouping* grouping) {
   if (!grouping) {
     statistics_.loss_sum += finite_sum(losses);
+    statistics_.rows += std::count_if(losses.begin(), losses.end(),
+                                      [](double loss) { return std::isfinite(loss); });
     return;
   }
   for (std::size_t row = 0; row < losses.size(); ++row) {
     const bool counts = row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0;
-    if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
+    if (!counts || !std::isfinite(losses[row])) continue;
+    statistics_.loss_sum += losses[row];
+    ++statistics_.rows;
   }
 }
 

@@ -79,6 +79,7 @@ class ClipAccumulator {
   // The saved state: everything but the sums.
   struct Mark {
     double loss_sum = 0;
+    std::int64_t rows = 0;
     std::int64_t not_finite = 0;
     std::vector<double> unclipped;
     std::vector<bool> had_sum;  // for each of the sums

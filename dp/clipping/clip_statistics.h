@@ -14,6 +14,7 @@ struct ClipStatistics {
   std::vector<std::vector<double>> factors;
   std::int64_t not_finite = 0;  // units that contributed nothing because of NaN, Inf or overflow
   double loss_sum = 0;          // over rows that belong to a unit and have a finite loss
+  std::int64_t rows = 0;        // those rows
   std::int64_t units = 0;       // added to the batch
 };
 

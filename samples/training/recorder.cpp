@@ -24,7 +24,8 @@ double root_of_squares(const std::vector<double>& values) {
 
 void Recorder::add(const StepFacts& facts) {
   loss_sum_ += facts.loss_sum;
-  samples_ += facts.samples;
+  rows_ += facts.rows;
+  units_ += facts.units;
   if (facts.clipping == nullptr) return;
   clipping_ = true;
   const auto& norms = facts.clipping->norms;
@@ -44,17 +45,18 @@ void Recorder::add(const StepFacts& facts) {
 }
 
 void Recorder::close(std::int64_t step) {
-  if (samples_ > 0) {
-    Statistics::Point point{.step = step, .loss = loss_sum_ / static_cast<double>(samples_)};
+  if (rows_ > 0) {
+    Statistics::Point point{.step = step, .loss = loss_sum_ / static_cast<double>(rows_)};
     if (clipping_) {
-      const double fraction = static_cast<double>(clipped_) / static_cast<double>(samples_);
+      const double fraction = static_cast<double>(clipped_) / static_cast<double>(units_);
       point.clipped_fraction = fraction;
       close_norms(step, fraction);
     }
     statistics_.points.push_back(point);
   }
   loss_sum_ = 0;
-  samples_ = 0;
+  rows_ = 0;
+  units_ = 0;
   clipped_ = 0;
   norms_.clear();
 }

@@ -24,9 +24,9 @@ class Recorder {
 
   Statistics statistics_;
   double clip_bound_ = 0;     // of all groups together, at the last step
-  std::int64_t clipped_ = 0;  // samples above the bound of some group
+  std::int64_t clipped_ = 0;  // units above the bound of some group
   double loss_sum_ = 0;
-  std::int64_t samples_ = 0;
+  std::int64_t rows_ = 0, units_ = 0;
   std::vector<double> norms_;  // finite norms over all groups
   bool clipping_ = false;
 };

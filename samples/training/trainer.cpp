@@ -189,9 +189,8 @@ StepFacts Trainer::private_step() {
   for (const ClipGroup& group : engine_->clipper().groups()) bounds.push_back(group.bound);
   const StepReport report = engine_->step(
       [&](Tape& tape, std::span<const std::int64_t> rows) { return losses(tape, rows); });
-  const auto rows_of_unit = static_cast<double>(std::max<std::int64_t>(1, task_.views()));
-  return {report.statistics->loss_sum / rows_of_unit, report.statistics->units, report.statistics,
-          std::move(bounds)};
+  const ClipStatistics& statistics = *report.statistics;
+  return {statistics.loss_sum, statistics.rows, statistics.units, &statistics, std::move(bounds)};
 }
 
 StepFacts Trainer::ordinary_step() {
@@ -205,7 +204,7 @@ StepFacts Trainer::ordinary_step() {
   clock.enter("update");
   optimizer_->step(result.gradients);
   clock.stop();
-  return {result.loss_sum, std::ssize(rows)};
+  return {result.loss_sum, std::ssize(rows), std::ssize(rows)};
 }
 
 double Trainer::test_measure() {

@@ -17,8 +17,9 @@ namespace sotto::samples {
 
 // The results of a step. NOT private: exact functions of the training data.
 struct StepFacts {
-  double loss_sum = 0;
-  std::int64_t samples = 0;
+  double loss_sum = 0;    // over rows
+  std::int64_t rows = 0;  // samples, or views of them, with a finite loss
+  std::int64_t units = 0;
   // Private training only: the norms, and each clip group's bound.
   const ClipStatistics* clipping = nullptr;
   std::vector<double> bounds{};

@@ -75,7 +75,8 @@ TEST_CASE("norms of many magnitudes spread over the bars of their histogram") {
   for (int k = 0; k < 1000; ++k) statistics.norms[0].push_back(std::pow(10, 0.006 * k - 2));
   statistics.norms[0].push_back(0);
   samples::Recorder recorder({});
-  recorder.add({.loss_sum = 1, .samples = 1001, .clipping = &statistics, .bounds = {0.1}});
+  recorder.add(
+      {.loss_sum = 1, .rows = 1001, .units = 1001, .clipping = &statistics, .bounds = {0.1}});
   recorder.close(7);
   const TrainingReport::NormHistogram& norms = recorder.statistics().norms.at(0);
   REQUIRE(norms.edges.size() == norms.counts.size() + 1);
@@ -94,7 +95,8 @@ TEST_CASE("equal norms, and none but zero, have a histogram around the clip boun
     ClipStatistics statistics;
     statistics.norms = {std::vector<double>(10, norm)};
     samples::Recorder recorder({});
-    recorder.add({.loss_sum = 1, .samples = 10, .clipping = &statistics, .bounds = {0.1}});
+    recorder.add(
+        {.loss_sum = 1, .rows = 10, .units = 10, .clipping = &statistics, .bounds = {0.1}});
     recorder.close(1);
     TrainingReport report;
     report.norms = recorder.statistics().norms;

@@ -6,6 +6,7 @@
 #include "core/random/philox.h"
 #include "nn/layers.h"
 #include "nn/state.h"
+#include "samples/training/recorder.h"
 #include "samples/training/trainer.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
@@ -145,7 +146,7 @@ void check_steps(const Case& tested, bool privacy) {
     nn::set_parameters(*model, before, "before");
     const Values sum = sum_of_units(task, *model, data, step, settings), from = values_of(before);
     const samples::StepFacts facts = trainer.step();
-    CHECK(facts.samples == tested.pictures * (privacy ? 1 : tested.views));
+    CHECK(facts.rows == tested.pictures * tested.views);
     const Values to = values_of(trainer.checkpoint().model);
     for (std::size_t k = 0; k < sum.size(); ++k) {
       const double change = -sum[k] / static_cast<double>(tested.pictures);
@@ -189,6 +190,31 @@ TEST_CASE("the loss of a step is the mean over views, whatever their number") {
         sum += task.losses(tape, *model, one).value().item() / static_cast<double>(views);
       }
     }
-    CHECK(trainer.step().loss_sum == Approx(sum));
+    const samples::StepFacts facts = trainer.step();
+    CHECK(facts.loss_sum / static_cast<double>(facts.rows) == Approx(sum / 3));
   }
+}
+
+TEST_CASE("the recorded loss is the mean over the rows of units, however many they have") {
+  Pictures task(6, {1, 3, 3}, 0);
+  Settings settings{.epsilon = {}, .noise_multiplier = 1, .batch = 3, .train_size = 3};
+  settings.memory.physical_batch = 4;
+  Data data = task.load(settings);
+  data.train.units = {7, 8, 7, 9, 7, 8};
+  const TemporaryFolder folder;
+  Ledger ledger = Ledger::create(folder.path("ledger"));
+  samples::Trainer trainer(task, settings, data, ledger, std::nullopt);
+  const auto model = task.make_model(data, 0);
+  nn::set_parameters(*model, trainer.checkpoint().model, "before");
+  Tape tape;
+  const Values losses = task.losses(tape, *model, data.train).value().to_vector<double>();
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  const samples::StepFacts facts = trainer.step();
+  CHECK(facts.rows == 6);
+  CHECK(facts.units == 3);
+  samples::Recorder recorder({});
+  recorder.add(facts);
+  recorder.close(1);
+  CHECK(recorder.statistics().points.at(0).loss == Approx(sum / 6));
 }
