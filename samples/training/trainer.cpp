@@ -47,7 +47,9 @@ Trainer::Trainer(Task& task, const Settings& settings, const Data& data, Ledger&
       model_(make_model(task, settings, data)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
                settings.seed),
-      loader_(data.train, settings.device),
+      loader_(task.views() == 0
+                  ? BatchLoader(data.train, settings.device)
+                  : BatchLoader([this](auto rows) { return views_of(rows); }, settings.device)),
       accumulation_(settings.memory, *model_) {
   make_optimizer();
   if (settings.privacy) make_engine();
@@ -94,8 +96,9 @@ void Trainer::make_optimizer() {
 
 void Trainer::make_engine() {
   EngineOptions options = engine_options(settings_);
-  if (task_.views() == 0)
-    options.prefetch_rows = [this](std::span<const std::int64_t> rows) { loader_.prefetch(rows); };
+  options.prefetch_rows = [this](std::span<const std::int64_t> rows) {
+    loader_.prefetch(loader_rows(rows, step_));
+  };
   if (task_.views() > 1) {
     options.rows_of_unit = [this](std::int64_t sample) { return rows_of(std::array{sample}); };
     options.mean_of_rows = true;
@@ -150,22 +153,31 @@ std::vector<std::int64_t> Trainer::rows_of(std::span<const std::int64_t> samples
   return rows;
 }
 
-// The views differ from step to step, and not when a part of a step is computed again.
-Dataset Trainer::batch_of(std::span<const std::int64_t> rows) {
-  const std::int64_t count = task_.views();
-  if (count == 0) return loader_.batch(rows);
+// The rows of a step for the loader. Views differ from step to step, and not when a part of a step
+// is computed again: theirs are numbered over all steps, view v of record r being row v * records +
+// r, so that the loader may make those of the next step ahead.
+std::vector<std::int64_t> Trainer::loader_rows(std::span<const std::int64_t> rows,
+                                               std::int64_t step) const {
+  std::vector<std::int64_t> numbers(rows.begin(), rows.end());
+  const std::int64_t views = task_.views(), records = data_.train.size();
+  if (views == 0) return numbers;
+  for (std::int64_t& row : numbers) row = (views * step + row % views) * records + row / views;
+  return numbers;
+}
+
+// The batch of loader_rows().
+Dataset Trainer::views_of(std::span<const std::int64_t> rows) const {
   std::vector<std::int64_t> samples;
   std::vector<RecordView> views;
   for (const std::int64_t row : rows) {
-    samples.push_back(row / count);
-    views.push_back({.record = row / count, .view = count * step_ + row % count});
+    samples.push_back(row % data_.train.size());
+    views.push_back({.record = samples.back(), .view = row / data_.train.size()});
   }
-  const Dataset batch = task_.view(data_.train.batch(samples), views, settings_.seed);
-  return batch.map([this](const Tensor& x) { return x.to(settings_.device); });
+  return task_.view(data_.train.batch(samples), views, settings_.seed);
 }
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset batch = batch_of(rows);
+  const Dataset batch = loader_.batch(loader_rows(rows, step_));
   const auto max = settings_.capture ? captured_rows() : std::nullopt;
   if (!max) return task_.losses(tape, *model_, batch);
   if (!captured_) {
@@ -197,7 +209,7 @@ StepFacts Trainer::ordinary_step() {
   memory::PhaseProfiler& clock = accumulation_.phases();
   clock.enter("sample");
   const std::vector<std::int64_t> rows = rows_of(batches_.next());
-  if (task_.views() == 0) loader_.prefetch(rows, batches_.peek());
+  loader_.prefetch(loader_rows(rows, step_), loader_rows(rows_of(batches_.peek()), step_ + 1));
   const memory::Accumulation::Result result = accumulation_.mean_gradient(
       [&](Tape& tape, std::span<const std::int64_t> part) { return losses(tape, part); }, rows,
       *optimizer_, {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_)});

@@ -52,6 +52,8 @@ class Trainer {
   const Settings& settings() const { return settings_; }
   const Engine* engine() const { return engine_.get(); }  // null without privacy
   std::vector<memory::PhaseTotal> phases() const;
+  // The number of batches that were made or gathered ahead.
+  std::int64_t prefetched_batches() const { return loader_.hits(); }
   // The number of replayed physical batches, and why the last one was not replayed.
   std::string captured() const;
   // The plan that keeps the memory limit; nullopt before the first step and without a limit.
@@ -65,7 +67,9 @@ class Trainer {
   void make_engine();
   void load(const Checkpoint& checkpoint);
   std::vector<std::int64_t> rows_of(std::span<const std::int64_t> samples) const;
-  Dataset batch_of(std::span<const std::int64_t> rows);
+  std::vector<std::int64_t> loader_rows(std::span<const std::int64_t> rows,
+                                        std::int64_t step) const;
+  Dataset views_of(std::span<const std::int64_t> rows) const;
   Var losses(Tape& tape, std::span<const std::int64_t> rows);
   std::optional<std::int64_t> captured_rows() const;
   StepFacts private_step();

@@ -218,3 +218,24 @@ TEST_CASE("the recorded loss is the mean over the rows of units, however many th
   recorder.close(1);
   CHECK(recorder.statistics().points.at(0).loss == Approx(sum / 6));
 }
+
+TEST_CASE("the views of a physical batch are made while the one before is computed") {
+  for (const bool privacy : {true, false}) {
+    Pictures task(6, {1, 3, 3}, 2);
+    Settings settings{.privacy = privacy,
+                      .epsilon = {},
+                      .noise_multiplier = 1,
+                      .steps = 2,
+                      .batch = 6,
+                      .train_size = 6};
+    settings.memory.physical_batch = 4;
+    const Data data = task.load(settings);
+    const TemporaryFolder folder;
+    Ledger ledger = Ledger::create(folder.path("ledger"));
+    samples::Trainer trainer(task, settings, data, ledger, std::nullopt);
+    trainer.step();
+    trainer.step();
+    // The first batch of a step is made ahead where its rows are known: in ordinary training.
+    CHECK(trainer.prefetched_batches() == (privacy ? 4 : 5));
+  }
+}
