@@ -1,7 +1,12 @@
 #include "samples/models/workloads.h"
 
+#include <cmath>
+#include <optional>
+
 #include <sotto/autograd/ops.h>
+#include <sotto/kernels/tensor_ops/tensor_ops.h>
 #include <sotto/nn/functional.h>
+#include <sotto/nn/init.h>
 #include "samples/models/resnet.h"
 
 namespace sotto::models {
@@ -20,19 +25,33 @@ class MeanOver final : public nn::Module {
 
 nn::Conv2d conv3x3(std::int64_t in, std::int64_t out) { return {in, out, 3, {.padding = {1}}}; }
 
-// A convolution with standardised weights (Qiao et al. 2019), without bias.
+// A convolution whose weights are standardised and divided by the root of the fan-in, with a gain
+// and a bias for each output channel (Brock et al. 2021, "Characterizing signal propagation to
+// close the performance gap in unnormalized ResNets", section 4).
 class StandardizedConv final : public nn::Module {
  public:
   StandardizedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
-      : inner_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}}, false) {}
-  Var forward(const Var& x) override {
-    const Var w = nn::standardized_weight(x.tape().use(*inner_.weight));
-    return conv(x, w, std::nullopt, inner_.options());
+      : inner_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}}),
+        gain_(std::make_unique<Parameter>(full({out, 1, 1, 1}, 1))) {
+    inner_.weight->value = nn::kaiming_normal(inner_.weight->value.shape(), {.gain = 1});
+    inner_.bias->value = full({out}, 0);
   }
-  void visit(const nn::Visitor& visitor) override { inner_.visit(visitor); }
+  Var forward(const Var& x) override {
+    constexpr double min_variance = 1e-4;  // of the weights times the fan-in (De et al. 2022)
+    Tape& tape = x.tape();
+    const auto fan_in = static_cast<double>(nn::fans(inner_.weight->value.shape()).in);
+    const Var w = nn::standardized_weight(tape.use(*inner_.weight), min_variance / fan_in);
+    return conv(x, w * (tape.use(*gain_) * (1 / std::sqrt(fan_in))), tape.use(*inner_.bias),
+                inner_.options());
+  }
+  void visit(const nn::Visitor& visitor) override {
+    inner_.visit(visitor);
+    visitor("gain", gain_);
+  }
 
  private:
   nn::Conv2d inner_;
+  std::unique_ptr<Parameter> gain_;  // [out, 1, 1, 1]
 };
 
 // relu(x' + norm(conv(relu(norm(conv(x)))))), with x' as in Bottleneck.
@@ -57,30 +76,44 @@ class BasicBlock final : public nn::Module {
   std::optional<NormedConv> shortcut_;
 };
 
-// conv(relu(norm)) twice with a shortcut (He et al. 2016b) and standardised weights.
-class WideBlock final : public nn::Module {
+constexpr std::int64_t wide_groups = 16;
+
+// conv(norm(relu(x))), whose norm comes after the activation (De et al. 2022).
+class ReluNormConv final : public nn::Module {
  public:
-  WideBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
-      : conv1_(in, out, 3, stride), conv2_(out, out, 3, 1), norm1_(16, in), norm2_(16, out) {
-    if (in != out) shortcut_.add(StandardizedConv(in, out, 1, stride));
-  }
-  Var forward(const Var& x) override {
-    const Var a = relu(norm1_(x));
-    const Var y = conv2_(relu(norm2_(conv1_(a))));
-    return y + (shortcut_.size() > 0 ? shortcut_(a) : x);
-  }
+  ReluNormConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
+      : norm_(wide_groups, in), conv_(in, out, kernel, stride) {}
+  Var forward(const Var& x) override { return conv_(norm_(relu(x))); }
   void visit(const nn::Visitor& visitor) override {
-    visitor("norm1", norm1_);
-    visitor("conv1", conv1_);
-    visitor("norm2", norm2_);
-    visitor("conv2", conv2_);
-    visitor("shortcut", shortcut_);
+    visitor("norm", norm_);
+    visitor("conv", conv_);
   }
 
  private:
-  StandardizedConv conv1_, conv2_;
-  nn::GroupNorm norm1_, norm2_;
-  nn::Sequential shortcut_;
+  nn::GroupNorm norm_;
+  StandardizedConv conv_;
+};
+
+// second(first(x)) + x, or + shortcut(x) where the width changes; each with a norm of its own.
+class WideBlock final : public nn::Module {
+ public:
+  WideBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
+      : first_(in, out, 3, stride), second_(out, out, 3, 1) {
+    if (in != out) shortcut_.emplace(in, out, 1, stride);
+  }
+  Var forward(const Var& x) override {
+    const Var y = second_(first_(x));
+    return y + (shortcut_ ? (*shortcut_)(x) : x);
+  }
+  void visit(const nn::Visitor& visitor) override {
+    visitor("first", first_);
+    visitor("second", second_);
+    if (shortcut_) visitor("shortcut", *shortcut_);
+  }
+
+ private:
+  ReluNormConv first_, second_;
+  std::optional<ReluNormConv> shortcut_;
 };
 
 // A pre-norm transformer block: residual attention and a residual feed-forward network.
@@ -199,10 +232,13 @@ std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options) {
     net->add(WideBlock(width, width, 1));
     channels = width;
   }
-  net->add(nn::GroupNorm(16, 256));
   net->add(nn::Relu());
+  net->add(nn::GroupNorm(wide_groups, channels));
   net->add(MeanOver({2, 3}));
-  net->add(nn::Linear(256, options.classes));
+  nn::Linear classifier(channels, options.classes);
+  classifier.weight->value = nn::kaiming_normal(classifier.weight->value.shape(), {.gain = 1});
+  classifier.bias->value = full({options.classes}, 0);
+  net->add(std::move(classifier));
   return net;
 }
 

@@ -263,6 +263,16 @@ std::string compared(const std::string& name, const nlohmann::json& settings,
   return text.empty() ? name : fmt::format("{}, but {}", name, text);
 }
 
+// "batch 4096.0, clip bound 1.0": the settings that differ from those of `defaults`.
+std::string recipe(const nlohmann::json& settings, const nlohmann::json& defaults) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : settings.items()) {
+    if (value != defaults.value(name, nlohmann::json(nullptr)) && !value.is_null())
+      all.push_back(fmt::format("{} {}", name, value.dump()));
+  }
+  return join(all, ", ");
+}
+
 void check_resumable(Task& task, const Options& options) {
   if (!options.resumed) return;
   const std::string text = differences(options.settings, task, options.resumed->all_settings);
@@ -287,8 +297,10 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   Options options{.settings = task.defaults()};
   if (!names.preset().empty()) {
     const Preset chosen = preset(task, names.preset());
+    const nlohmann::json defaults = all_settings(options.settings, task);
     options.settings = chosen.settings;
     assign(task, chosen.task);
+    options.recipe = recipe(all_settings(options.settings, task), defaults);
   }
   if (!names.resume().empty()) {
     options.resumed = load_saved(names.resume(), task.program());

@@ -14,6 +14,7 @@ struct Options {
   std::optional<Checkpoint> resumed;  // the checkpoint from which the run continues
 
   std::string preset;  // its name, and the differences from it; empty: none
+  std::string recipe;  // the preset's settings that are not the program's defaults
 
   std::string save;         // the model's path; empty: nothing is saved
   std::string ledger;       // that the run continues; empty: one of its own

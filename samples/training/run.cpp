@@ -142,7 +142,7 @@ void Session::introduce() const {
   const Settings& s = trainer_.settings();
   print("{} training and {} {} samples, {}\n", s.train_size, s.test_size, held_out(s),
         printable(trainer_.task().data_text()));
-  if (!options_.preset.empty()) print("preset {}\n", options_.preset);
+  if (!options_.preset.empty()) print("preset {}\n  {}\n", options_.preset, options_.recipe);
   if (const Engine* const engine = trainer_.engine()) {
     print(
         "private training: noise multiplier {}, clip bound {:g}, {} batches of {:.5g} samples "

@@ -184,11 +184,15 @@ class Training(InFolder):
                                  "--steps", "1", *grey)
                 self.assertIn("test accuracy", out.splitlines()[-1], network)
 
-    def test_the_preset_of_the_wide_network_sets_views_average_and_rate(self):
-        settings = self.settings("--preset", "wrn-16-4", "--size", str(SIDE), "--train-size", "20",
-                                 "--test-size", "5", "--batch-size", "1", "--steps", "1", "--delta", "1e-3")
-        expected = {"model": "wrn-16-4", "views": "16", "shift": "4", "flip": "true", "epsilon": "8.0",
-                    "clip bound": "1.0", "average": "0.9999", "momentum": "0.0", "learning rate": "2.0"}
+    def test_the_preset_of_the_wide_network_sets_views_average_and_rate_and_prints_them(self):
+        given = ["--preset", "wrn-16-4", "--size", str(SIDE), "--train-size", "20", "--test-size", "5", "--batch-size",
+                 "1", "--steps", "1", "--delta", "1e-3"]
+        out, settings = self.train(*given), self.settings(*given)
+        for each in ("batch 4096.0", "learning rate 4.0", "noise multiplier 3.0", "steps 2468", "views 16"):
+            self.assertRegex(out, f"\n  .*{each}")
+        expected = {"model": "wrn-16-4", "views": "16", "shift": "4", "flip": "true", "noise multiplier": "3.0",
+                    "clip bound": "1.0", "average": "0.9999", "average warmup": "true", "momentum": "0.0",
+                    "learning rate": "4.0"}
         self.assertEqual(expected, {name: settings[name] for name in expected})
 
     def test_views_are_trained_on_and_resumed(self):

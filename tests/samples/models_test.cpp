@@ -69,6 +69,17 @@ TEST_CASE("large models are those of the papers") {
   const auto block = [](std::int64_t d) { return 12 * d * d + 13 * d; };
   CHECK(models::resnet20()->parameter_count() == 272'474);
   CHECK(models::resnet18()->parameter_count() == 11'173'962);
+  // A convolution's weights, gains and biases; behind the first one, a norm before it.
+  const auto conv = [](std::int64_t in, std::int64_t out, std::int64_t kernel) {
+    return out * (in * kernel * kernel + 2);
+  };
+  std::int64_t wide = conv(3, 16, 3), in = 16;
+  for (const std::int64_t width : {64, 128, 256}) {
+    wide += conv(in, width, 3) + conv(in, width, 1) + 3 * conv(width, width, 3);
+    wide += 2 * (2 * in + 3 * width);
+    in = width;
+  }
+  CHECK(models::wide_resnet()->parameter_count() == wide + 2 * 256 + 256 * 10 + 10);
   const models::CausalOptions words{.words = 11, .length = 6, .width = 8, .heads = 2, .blocks = 3};
   const auto causal = models::causal_transformer(words);
   CHECK(causal->parameter_count() == 11 * 8 + 6 * 8 + 3 * block(8) + 2 * 8 + 8 * 11 + 11);
