@@ -39,6 +39,11 @@ void ImagesTask::add_model_options(samples::CommandLine& line) {
       "K");
   line.option("--shift", augmentation_.shift, "views are moved by up to so many pixels", "N");
   line.flag("--flip", augmentation_.flip, "half of the views are mirror images");
+  line.option("--jitter", augmentation_.brightness,
+              "brightness, contrast and saturation of views vary by up to this factor", "X");
+  line.option("--cutout", augmentation_.cutout, "views lack a square of this side", "N");
+  line.option("--mixup", augmentation_.mixup,
+              "mix each view with another one of its picture, by shares from Beta(X, X)", "X");
 }
 
 }  // namespace sotto::images

@@ -88,6 +88,9 @@ std::vector<samples::TaskSetting> ImagesTask::settings() {
           {"views", &views_},
           {"shift", &augmentation_.shift},
           {"flip", &augmentation_.flip},
+          {"cutout", &augmentation_.cutout},
+          {"jitter", &augmentation_.brightness},
+          {"mixup", &augmentation_.mixup},
           {"size", &size_},
           {"grey", &grey_},
           {"test fraction", &test_fraction_},
@@ -129,18 +132,29 @@ void ImagesTask::prepare(Settings& s) {
                       pixels * sizeof(float) * static_cast<double>(s.train_size + s.test_size));
 }
 
-void ImagesTask::check_views() const {
-  const std::int64_t shift = augmentation_.shift;
+void ImagesTask::check_views() {
+  const std::int64_t shift = augmentation_.shift, cutout = augmentation_.cutout;
+  const double jitter = augmentation_.brightness, mixup = augmentation_.mixup;
+  constexpr double min_mixup = 0.01;  // that of augment()
   require(views_ >= 0 && views_ <= most_views, "--views", views_,
           fmt::format("from 0 to {}", most_views));
   require(shift >= 0 && shift < network_.shape.size, "--shift", shift,
           fmt::format("from 0 to below the {} pixels of a side", network_.shape.size));
-  const bool varied = shift > 0 || augmentation_.flip;
-  check(views_ == 0 || varied, "--views: {} views of a picture are equal without --shift or --flip",
+  require(cutout >= 0 && cutout <= network_.shape.size, "--cutout", cutout,
+          fmt::format("from 0 to the {} pixels of a side", network_.shape.size));
+  require(jitter >= 0 && jitter <= 1, "--jitter", jitter, "from 0 to 1");
+  require(mixup == 0 || (mixup >= min_mixup && mixup <= 1), "--mixup", mixup,
+          fmt::format("0 or from {} to 1", min_mixup));
+  const bool varied = shift > 0 || augmentation_.flip || cutout > 0 || jitter > 0;
+  check(views_ == 0 || varied,
+        "--views: {} views of a picture are equal without --shift, --flip, --cutout or --jitter",
         views_);
-  check(views_ > 0 || !varied, "--shift, --flip: need --views");
+  check(views_ > 0 || (!varied && mixup == 0),
+        "--shift, --flip, --cutout, --jitter, --mixup: need --views");
   check(views_ == 0 || network_.model != "scattering",
         "--views: scattering computes its features of each picture once (give another --model)");
+  augmentation_.contrast = jitter;
+  augmentation_.saturation = grey_ ? 0 : jitter;
 }
 
 samples::Data ImagesTask::drawn(const Settings& s) {

@@ -32,7 +32,7 @@ class ImagesTask final : public samples::Task {
 
  private:
   PictureShape shape() const;
-  void check_views() const;
+  void check_views();
   samples::Data drawn(const samples::Settings& settings);
   samples::Data from_files(const samples::Settings& settings);
 
@@ -43,8 +43,8 @@ class ImagesTask final : public samples::Task {
   bool grey_ = false;
   NetworkOptions network_;
   std::int64_t views_ = 0;
-  Augmentation augmentation_;
-  Dataset shown_;  // test pictures that the report may show; none of private data
+  Augmentation augmentation_;  // the brightness is --jitter
+  Dataset shown_;              // test pictures that the report may show; none of private data
   std::vector<std::string> classes_;
   std::string class_names_;  // as one text, by which a resumed run knows them
 };

@@ -200,13 +200,15 @@ class Training(InFolder):
                   "--batch-size", "4"]
         views = ["--views", "3", "--shift", "2", "--flip"]
         weights = {}
-        for name, options in (("plain", []), ("views", views), ("again", views)):
+        others = [("cutout", [*views, "--cutout", "4"]), ("jitter", [*views, "--jitter", "0.3"]),
+                  ("mixup", [*views, "--mixup", "0.5"])]
+        for name, options in (("plain", []), ("views", views), ("again", views), *others):
             self.train(*common, *options, "--steps", "1", "--quiet", "--no-privacy", "--save",
                        self.path(name))
             with open(self.path(name), "rb") as file:
                 weights[name] = file.read()
-        self.assertNotEqual(weights["plain"], weights["views"])
-        self.assertEqual(weights["again"], weights["views"])
+        self.assertEqual(weights.pop("again"), weights["views"])
+        self.assertEqual(len(weights), len(set(weights.values())))
         self.train(*common, *views, "--noise-multiplier", "2", "--steps", "1", "--save", self.path("m"))
         self.refused("views is 2 here and 3 in the checkpoint", "train", "--resume", self.path("m"),
                      "--steps", "2", "--views", "2")
@@ -352,7 +354,12 @@ class Refusals(WithCommands, InFolder):
         for views in ("-1", "257"):
             self.refuse("--views: .*from 0 to 256", "--model", "cnn", "--views", views, "--flip")
         self.refuse("--views: 4 views of a picture are equal", "--model", "cnn", "--views", "4")
-        self.refuse("--shift, --flip: need --views", "--model", "cnn", "--flip")
+        for option in (["--flip"], ["--cutout", "4"], ["--jitter", "0.2"], ["--mixup", "0.5"]):
+            self.refuse("--shift, --flip, --cutout, --jitter, --mixup: need --views", "--model", "cnn", *option)
+        self.refuse("--views: 2 views of a picture are equal", "--model", "cnn", "--views", "2", "--mixup", "0.5")
+        for option, value, fact in (("--cutout", "33", "from 0 to the 32"), ("--jitter", "1.5", "from 0 to 1"),
+                                    ("--mixup", "0.001", "0 or from 0.01"), ("--mixup", "nan", "0 or from 0.01")):
+            self.refuse(f"{option}: .*{fact}", "--model", "cnn", "--views", "2", "--flip", option, value)
         self.refuse("--shift: .*below the 32", "--model", "cnn", "--views", "4", "--shift", "32")
         self.refuse("--views: scattering", "--views", "4", "--flip")
 
