@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains a program's model at several epsilons and without privacy, with three seeds each, and draws the accuracy, or
+"""Trains a program's model at several epsilons and without privacy, with some seeds each, and draws the accuracy, or
 the nats per character of a language model.
 
-usage: accuracy_over_epsilon.py --out PICTURE.svg --title TEXT [--ordinary OPTIONS] -- COMMAND...
+usage: accuracy_over_epsilon.py --out PICTURE.svg --title TEXT [--ordinary OPTIONS] [--seeds N] -- COMMAND...
 
 COMMAND is a training program with its options, without --epsilon, --seed, --json and --quiet. OPTIONS, in one argument,
 replace those of COMMAND from --preset on for the training without privacy. Prints a table for a page.
@@ -20,16 +20,15 @@ import tempfile
 from pages import COLORS, svg
 
 EPSILONS = (0.5, 1, 2, 4, 8)
-SEEDS = (1, 2, 3)
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 60, 20, 30, 40
 
 
-def test_results(command):
+def test_results(command, seeds):
     """The test results of the seeds, accuracies in percent, and their seconds and units."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "run.json")
-        for seed in SEEDS:
+        for seed in range(1, seeds + 1):
             subprocess.run([*command, "--seed", str(seed), "--quiet", "--json", str(path)], check=True,
                            stdout=subprocess.DEVNULL)
             report = json.loads(path.read_text(encoding="utf-8"))
@@ -70,16 +69,18 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--title", required=True)
     parser.add_argument("--ordinary", default="")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     base = options.command[:options.command.index("--preset")] if "--preset" in options.command else options.command
     base = base if options.ordinary else options.command
-    plain = test_results([*base, *shlex.split(options.ordinary), "--no-privacy"])
+    plain = test_results([*base, *shlex.split(options.ordinary), "--no-privacy"], options.seeds)
     ordinary = statistics.median(value for value, *_ in plain)
     points = []
-    print("| ε | three seeds | median | seconds |\n|--:|---|--:|--:|")
+    names = {1: "one seed", 2: "two seeds", 3: "three seeds"}
+    print(f"| ε | {names.get(options.seeds, f'{options.seeds} seeds')} | median | seconds |\n|--:|---|--:|--:|")
     for epsilon in EPSILONS:
-        results = test_results([*options.command, "--epsilon", str(epsilon)])
+        results = test_results([*options.command, "--epsilon", str(epsilon)], options.seeds)
         seeds = [value for value, *_ in results]
         points.append((epsilon, seeds))
         print(f"| {epsilon:g} | {', '.join(f'{value:.2f}' for value in seeds)} | {statistics.median(seeds):.2f} | "
