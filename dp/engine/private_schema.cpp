@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "dp/accounting/budget.h"
+#include "dp/engine/frequent_texts.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
@@ -42,7 +43,8 @@ double begin_of(std::int64_t bin) {
   return bin == one_sign ? 0 : -power(one_sign - bin);
 }
 
-// The table's rows as numbers: the columns of the draft that lack a range.
+// The table's rows as numbers: the columns of the draft that lack a range. A text of a column
+// without categories is an unknown one.
 class Numbers {
  public:
   Numbers(std::string path, const TableSchema& draft) : path_(std::move(path)), schema_(draft) {
@@ -56,9 +58,12 @@ class Numbers {
         column.logarithmic = false;
         if (is_input) column.missing_value = missing;
       }
+      if (column.lacks_categories()) {
+        column.categories = {{draft.missing + "."}};
+        column.other = true;
+      }
       if (is_input) ++input;
     }
-    check(!places_.empty(), "schema: {}: no number lacks a range", path_);
   }
 
   std::int64_t columns() const { return std::ssize(places_); }
@@ -95,16 +100,17 @@ class Numbers {
   std::vector<std::int64_t> places_;  // among the inputs, or `label`
 };
 
-// Both releases, which have the same event and are planned together.
+// The releases, which have the same event and are planned together.
 class Releases {
  public:
-  Releases(Ledger& ledger, std::int64_t units, const SchemaBudget& budget)
+  Releases(Ledger& ledger, std::int64_t units, std::int64_t count, const SchemaBudget& budget)
       : ledger_(ledger),
+        count_(count),
         sampler_(units),
         mechanism_(calibrate_noise_multiplier({.epsilon = budget.epsilon,
                                                .delta = budget.delta,
                                                .batch = sampler_.event(),
-                                               .steps = 2},
+                                               .steps = count},
                                               factory())),
         budget_(ledger, factory(), budget.delta, budget.epsilon) {}
 
@@ -115,10 +121,20 @@ class Releases {
     return mechanism_.noise_multiplier() * std::sqrt(static_cast<double>(statistics)) /
            static_cast<double>(units());
   }
-  // Writes both releases into the ledger's plan.
+  // Throws std::invalid_argument for a fraction of the units, below which nothing is seen, that is
+  // too large to be of use.
+  void check_visible(double least) const {
+    constexpr double enough = 0.125;
+    check(
+        least <= enough,
+        "schema: the budget is too small for {} units: values that less than {:.0f} of them share "
+        "would not be seen",
+        units(), least * static_cast<double>(units()));
+  }
+  // Writes the releases into the ledger's plan.
   void plan() {
     ledger_.set_population(sampler_.population());
-    ledger_.plan({{mechanism_.event(sampler_.event()), 2}});
+    ledger_.plan({{mechanism_.event(sampler_.event()), count_}});
   }
   template <class Sum>
   std::vector<double> release(Sum& sum) {
@@ -131,6 +147,7 @@ class Releases {
   }
 
   Ledger& ledger_;
+  std::int64_t count_;
   FullBatchSampler sampler_;
   GaussianMechanism mechanism_;
   Budget budget_;
@@ -165,17 +182,21 @@ void complete(TableColumn& column, const NumberRange& range, std::span<const dou
 
 using Ranges = std::vector<std::optional<NumberRange>>;
 
-Ranges release_ranges(const Numbers& numbers, HistogramSum& counts, Releases& releases) {
-  const double noise = releases.noise_of(numbers.columns());
-  // All counts without units are below it with a probability above 99.99 %.
-  const double least =
-      noise * std::sqrt(2 * std::log(1e4 * static_cast<double>(numbers.columns() * bins)));
-  constexpr double enough = 0.125;
-  check(least <= enough,
-        "schema: the budget is too small for {} units: values that less than {:.0f} of them share "
-        "would not be seen",
-        releases.units(), least * static_cast<double>(releases.units()));
-  releases.plan();
+// The fraction of the units above which a range counts a power of two: all counts without units are
+// below it with a probability above 99.99 %.
+double least_fraction(std::int64_t columns, const Releases& releases) {
+  return releases.noise_of(columns) *
+         std::sqrt(2 * std::log(1e4 * static_cast<double>(columns * bins)));
+}
+
+Ranges release_ranges(const Numbers& numbers, Releases& releases) {
+  HistogramSum counts(numbers.columns(), bins);
+  std::vector<std::int64_t> of_unit(static_cast<std::size_t>(numbers.columns()));
+  numbers.each([&](std::span<const double> values) {
+    std::transform(values.begin(), values.end(), of_unit.begin(), bin_of);
+    counts.add(of_unit);
+  });
+  const double least = least_fraction(numbers.columns(), releases);
   const std::vector<double> fractions = releases.release(counts);
   Ranges ranges;
   for (std::int64_t k = 0; k < numbers.columns(); ++k)
@@ -206,6 +227,49 @@ std::vector<double> release_moments(const Numbers& numbers, const Ranges& ranges
   return releases.release(sum);
 }
 
+// Completes the columns of numbers; one without frequent values is ignored.
+void complete_numbers(const Numbers& numbers, SchemaGuess& found, Releases& releases) {
+  const Ranges ranges = release_ranges(numbers, releases);
+  const std::vector<double> means = release_moments(numbers, ranges, releases);
+  const double noise = releases.noise_of(std::ssize(means));
+  std::size_t k = 0;
+  for (TableColumn& column : found.schema.columns) {
+    if (!column.lacks_range()) continue;
+    if (ranges[k])
+      complete(column, *ranges[k], std::span(means).subspan(moments * k, moments), noise);
+    else
+      column = {.name = column.name};
+    ++k;
+  }
+}
+
+// Completes the columns without categories: those that are not found are others.
+void complete_categories(const FrequentTexts& texts, const HistogramRelease& histograms,
+                         SchemaGuess& found) {
+  const std::vector<std::vector<std::string>> all = texts.find(histograms);
+  std::size_t k = 0;
+  for (TableColumn& column : found.schema.columns) {
+    if (!column.lacks_categories()) continue;
+    for (const std::string& text : all[k]) column.categories.push_back({text});
+    column.other = true;
+    if (all[k].empty()) column = {.name = column.name};
+    ++k;
+  }
+}
+
+void note(const TableSchema& draft, const SchemaBudget& budget, SchemaGuess& found) {
+  for (std::size_t k = 0; k < draft.columns.size(); ++k) {
+    const TableColumn& before = draft.columns[k];
+    std::string& text = found.notes.emplace_back("as in the draft");
+    if (!before.lacks_range() && !before.lacks_categories()) continue;
+    text = found.schema.columns[k].kind == ColumnKind::ignore
+               ? "ignored: no value is frequent enough to be seen"
+               : fmt::format(
+                     "released with noise: all that was released has epsilon {:g} and delta {:g}",
+                     budget.epsilon, budget.delta);
+  }
+}
+
 }  // namespace
 
 SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Ledger& ledger,
@@ -213,34 +277,26 @@ SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Le
   check(ledger.releases() == 0, "schema: the ledger holds {} releases: a schema is paid for first",
         ledger.releases());
   const Numbers numbers(path, draft);
-  HistogramSum counts(numbers.columns(), bins);
-  std::vector<std::int64_t> of_unit(static_cast<std::size_t>(numbers.columns()));
-  const std::int64_t units = numbers.each([&](std::span<const double> values) {
-    std::transform(values.begin(), values.end(), of_unit.begin(), bin_of);
-    counts.add(of_unit);
-  });
+  const FrequentTexts texts(path, draft);
+  const bool ranges = numbers.columns() > 0, categories = texts.columns() > 0;
+  check(ranges || categories, "schema: {}: no number lacks a range, and no category its list",
+        path);
+  const std::int64_t units = numbers.each([](std::span<const double>) {});
   check(budget.delta * static_cast<double>(units) < 1, "schema: delta {} is not below 1 / {} units",
         budget.delta, units);
-  Releases releases(ledger, units, budget);
-  const Ranges ranges = release_ranges(numbers, counts, releases);
-  const std::vector<double> means = release_moments(numbers, ranges, releases);
-  const double noise = releases.noise_of(static_cast<std::int64_t>(means.size()));
+  constexpr std::int64_t of_numbers = 2;
+  Releases releases(ledger, units,
+                    (ranges ? of_numbers : 0) + (categories ? FrequentTexts::releases : 0), budget);
+  const HistogramRelease histograms{
+      .release = [&](HistogramSum& sum) { return releases.release(sum); },
+      .noise_of = [&](std::int64_t count) { return releases.noise_of(count); }};
+  if (ranges) releases.check_visible(least_fraction(numbers.columns(), releases));
+  if (categories) releases.check_visible(texts.least_fraction(histograms));
+  releases.plan();
   SchemaGuess found{.schema = draft};
-  const std::string paid =
-      fmt::format("released with noise: all that was released has epsilon {:g} and delta {:g}",
-                  budget.epsilon, budget.delta);
-  std::size_t k = 0;
-  for (TableColumn& column : found.schema.columns) {
-    found.notes.emplace_back(column.lacks_range() ? paid : "as in the draft");
-    if (!column.lacks_range()) continue;
-    if (ranges[k]) {
-      complete(column, *ranges[k], std::span(means).subspan(moments * k, moments), noise);
-    } else {
-      column = {.name = column.name};
-      found.notes.back() = "ignored: no value is frequent enough to be seen";
-    }
-    ++k;
-  }
+  if (ranges) complete_numbers(numbers, found, releases);
+  if (categories) complete_categories(texts, histograms, found);
+  note(draft, budget, found);
   found.schema.validate("schema: " + path);
   return found;
 }

@@ -99,6 +99,10 @@ double TableColumn::decode(double y) const {
 
 bool TableColumn::lacks_range() const { return is_number(*this) && !range && !standardization; }
 
+bool TableColumn::lacks_categories() const {
+  return kind == ColumnKind::category && categories.empty();
+}
+
 std::int64_t TableColumn::category_count() const {
   return std::ssize(categories) + (other ? 1 : 0) + (missing ? 1 : 0);
 }

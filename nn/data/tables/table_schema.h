@@ -59,6 +59,8 @@ struct TableColumn {
   double decode(double y) const;
   // True for a number of a draft without range, mean and deviation (TableSchema::load_draft).
   bool lacks_range() const;
+  // True for a column of kind category without a category, in a draft.
+  bool lacks_categories() const;
   // The number of categories with those for other and for missing values, in this order.
   std::int64_t category_count() const;
 };
@@ -81,8 +83,8 @@ struct TableSchema {
   static TableSchema from_json(std::string_view text, const std::string& name = "text");
   // Reads a file; also throws SystemFailure.
   static TableSchema load(const std::string& path);
-  // Reads a schema in which numbers may lack range, mean and deviation, which release_schema()
-  // finds (dp/engine/private_schema.h).
+  // Reads a schema in which numbers may lack range, mean and deviation, and columns of kind
+  // category their list, which release_schema() finds (dp/engine/private_schema.h).
   static TableSchema load_draft(const std::string& path);
   // The JSON form, with a line for each column, each behind its comment if there is one: equal
   // schemas have equal texts.

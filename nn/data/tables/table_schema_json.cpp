@@ -115,9 +115,10 @@ void take_number(Fields& fields, TableColumn& column) {
   if (column.kind == ColumnKind::number) column.missing_value = fields.number("missing");
 }
 
-void take_categories(Fields& fields, TableColumn& column) {
+void take_categories(Fields& fields, TableColumn& column, bool draft) {
   const json categories = fields.take("categories");
-  check(categories.is_array(), "{}: no list of categories", fields.where());
+  check(categories.is_array() || (draft && categories.is_null()), "{}: no list of categories",
+        fields.where());
   for (const json& category : categories) {
     column.categories.push_back(parse_category(category, fields.where()));
   }
@@ -127,14 +128,15 @@ void take_categories(Fields& fields, TableColumn& column) {
   }
 }
 
-TableColumn parse_column(const json& value, std::size_t number, const std::string& where) {
+TableColumn parse_column(const json& value, std::size_t number, const std::string& where,
+                         bool draft) {
   Fields fields(value, fmt::format("{}: column {}", where, number));
   TableColumn column{.name = fields.text("name")};
   fields.rename(fmt::format("{}: column {}", where, printable(column.name)));
   column.kind = parse_kind(fields.text("kind"), fields.where());
   const bool label = column.kind == ColumnKind::label;
   if (column.kind == ColumnKind::category || (label && fields.has("categories"))) {
-    take_categories(fields, column);
+    take_categories(fields, column, draft);
   } else if (column.kind == ColumnKind::number || label) {
     take_number(fields, column);
   }
@@ -177,7 +179,7 @@ std::string column_text(const TableColumn& column) {
   return '{' + text + '}';
 }
 
-TableSchema parse(std::string_view text, const std::string& where) {
+TableSchema parse(std::string_view text, const std::string& where, bool draft = false) {
   Fields fields(parse_json_object(text, where, limits), where);
   TableSchema schema;
   if (fields.has("delimiter")) {
@@ -192,7 +194,7 @@ TableSchema parse(std::string_view text, const std::string& where) {
   check(columns.is_array(), "{}: columns are not a list", where);
   fields.finish();
   for (const json& column : columns) {
-    schema.columns.push_back(parse_column(column, schema.columns.size() + 1, where));
+    schema.columns.push_back(parse_column(column, schema.columns.size() + 1, where, draft));
   }
   return schema;
 }
@@ -212,9 +214,10 @@ TableSchema TableSchema::load(const std::string& path) {
 
 TableSchema TableSchema::load_draft(const std::string& path) {
   const std::string where = "schema: " + path;
-  TableSchema draft = parse(read_file(path, max_schema_bytes), where), complete = draft;
+  TableSchema draft = parse(read_file(path, max_schema_bytes), where, true), complete = draft;
   for (TableColumn& column : complete.columns) {
     if (column.lacks_range()) column.range = NumberRange{};
+    if (column.lacks_categories()) column.categories = {{draft.missing + "."}};
   }
   complete.validate(where);
   return draft;

@@ -1,5 +1,6 @@
 #include "dp/engine/private_schema.h"
 
+#include <array>
 #include <cmath>
 
 #include "dp/accounting/ledger_epsilon.h"
@@ -115,6 +116,83 @@ TEST_CASE("a column without frequent values is ignored") {
   CHECK(found.schema.columns[1].range->max == 8);
 }
 
+namespace {
+
+constexpr const char* texts_draft = R"({"missing": "NA", "columns": [
+  {"name": "color", "kind": "category", "missing": true},
+  {"name": "size", "kind": "category", "categories": ["S", "M"]},
+  {"name": "town", "kind": "category"},
+  {"name": "who", "kind": "user"},
+  {"name": "y", "kind": "label", "categories": ["a", "b"]}
+]})";
+
+// Colors of which a tenth of the users has one alone, and others too many bytes or none; later rows
+// of a user, where a third color and a third town are frequent, do not count.
+std::string texts(int users) {
+  const std::array<std::string, 5> colors{"red", "gr\u00fcn", "NA", "\"light, blue\"",
+                                          std::string(40, 'x')};
+  std::string text = "who,town,size,color,y\n";
+  for (int k = 0; k < users; ++k) {
+    const std::string color = k % 10 == 9 ? fmt::format("secret{}", k) : colors[k % 5];
+    text += fmt::format("u{},{},M,{},a\n", k, k % 3 == 0 ? "Ulm" : "B", color);
+    text += fmt::format("u{},Rome,S,pink,b\n", k);
+  }
+  return text;
+}
+
+std::vector<std::string> names(const TableColumn& column) {
+  std::vector<std::string> all;
+  for (const Category& category : column.categories) all.push_back(category.name);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("categories that many units share are found without a list, and others are not") {
+  for (const double budget : {5.0, 30.0}) {
+    const Files files(texts(4000), texts_draft);
+    Ledger ledger({.unit = "one user"});
+    const SchemaGuess found = files.release(ledger, {.epsilon = budget, .delta = 1e-5});
+    const std::vector<TableColumn>& columns = found.schema.columns;
+    CHECK(names(columns[0]) == std::vector<std::string>{"gr\u00fcn", "light, blue", "red"});
+    CHECK(names(columns[2]) == std::vector<std::string>{"B", "Ulm"});
+    CHECK(columns[0].other);
+    CHECK(columns[0].missing);
+    CHECK_FALSE(columns[2].missing);
+    CHECK(found.notes[1] == "as in the draft");
+    CHECK(found.notes[2].find("delta 1e-05") != std::string::npos);
+    CHECK(ledger.releases() == 2);
+    CHECK(epsilon(ledger, 1e-5) <= budget);
+    CHECK(epsilon(ledger, 1e-5) > 0.99 * budget);
+    CHECK(TableSchema::from_json(found.to_json()).to_json() == found.schema.to_json());
+  }
+}
+
+TEST_CASE("numbers and categories share one budget") {
+  std::string rows = "x,z,y\n";
+  for (int k = 0; k < 4000; ++k) rows += fmt::format("{},t{},a\n", k % 7, k % 4);
+  const Files files(rows, R"({"columns": [{"name": "x", "kind": "number"},
+      {"name": "z", "kind": "category"}, {"name": "y", "kind": "label", "categories": ["a", "b"]}]})");
+  Ledger ledger;
+  const SchemaGuess found = files.release(ledger, {.epsilon = 3, .delta = 1e-5});
+  CHECK(found.schema.columns[0].range->max == 8);
+  CHECK(names(found.schema.columns[1]) == std::vector<std::string>{"t0", "t1", "t2", "t3"});
+  CHECK(ledger.releases() == 4);
+  CHECK_FALSE(ledger.history().adaptive);
+  CHECK(epsilon(ledger, 1e-5) <= 3);
+}
+
+TEST_CASE("a column whose texts all differ is ignored") {
+  std::string rows = "x,z,y\n";
+  for (int k = 0; k < 3000; ++k) rows += fmt::format("0.5,id{},a\n", k);
+  const Files files(rows, R"({"columns": [{"name": "x", "kind": "number", "min": 0, "max": 1},
+      {"name": "z", "kind": "category"}, {"name": "y", "kind": "label", "categories": ["a", "b"]}]})");
+  Ledger ledger;
+  const SchemaGuess found = files.release(ledger, {.epsilon = 3, .delta = 1e-5});
+  CHECK(found.schema.columns[1].kind == ColumnKind::ignore);
+  CHECK(found.notes[1].starts_with("ignored: no value is frequent"));
+}
+
 TEST_CASE("what cannot be paid for is refused, and nothing is spent") {
   Ledger ledger({.unit = "one user"});
   const Files few(table(100));
@@ -133,10 +211,14 @@ TEST_CASE("what cannot be paid for is refused, and nothing is spent") {
   CHECK(ledger.releases() == 0);
 }
 
-TEST_CASE("a draft's numbers may lack a range, and nothing else") {
+TEST_CASE("a draft's numbers may lack a range and its categories their list, and nothing else") {
   const TableSchema draft = Files("").draft();
   CHECK(draft.columns[0].lacks_range());
   CHECK_FALSE(draft.columns[1].lacks_range());
+  CHECK_FALSE(draft.columns[1].lacks_categories());
+  const TableSchema unlisted = Files("", texts_draft).draft();
+  CHECK(unlisted.columns[0].lacks_categories());
+  CHECK(throws([&] { unlisted.validate(); }, "color: 0 categories"));
   CHECK_FALSE(draft.columns[2].lacks_range());
   CHECK(draft.columns[5].lacks_range());
   CHECK(throws([&] { draft.validate(); }, "age: a number without min and max"));
