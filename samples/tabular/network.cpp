@@ -34,19 +34,20 @@ struct PieceRow {
   float slope, offset;
 };
 
-// The pieces of each number, and each category as it is. A number without a range is divided from
+// The pieces of each number, and each category as it is. A standardised number is divided from
 // three deviations below the mean to three above.
-std::vector<PieceRow> piece_rows(const TableSchema& schema, std::int64_t pieces, bool categories) {
+std::vector<PieceRow> piece_rows(const TableSchema& schema, const NetworkOptions& options) {
   std::vector<PieceRow> rows;
   std::int64_t input = 0;
   for (const TableColumn& column : schema.columns) {
-    if (column.kind == ColumnKind::category && categories) {
+    if (column.kind == ColumnKind::category) {
       for (std::int64_t k = 0; k < column.category_count(); ++k) rows.push_back({input++, 1, 0});
     }
     if (column.kind != ColumnKind::number) continue;
-    const auto p = static_cast<float>(pieces);
-    const float width = column.standardization ? 6 : 1, middle = column.standardization ? 3 : 0;
-    for (std::int64_t k = 0; k < pieces; ++k)
+    const auto p = static_cast<float>(options.pieces);
+    const bool standardized = column.standardization || options.standardize;
+    const float width = standardized ? 6 : 1, middle = standardized ? 3 : 0;
+    for (std::int64_t k = 0; k < options.pieces; ++k)
       rows.push_back({input, p / width, p / width * middle - static_cast<float>(k)});
     ++input;
   }
@@ -85,13 +86,19 @@ class Perceptron final : public Network {
   nn::Sequential layers_;
 };
 
+std::int64_t number_count(const TableSchema& schema) {
+  return std::count_if(schema.columns.begin(), schema.columns.end(),
+                       [](const auto& column) { return column.kind == ColumnKind::number; });
+}
+
 // Each category has a vector, a row of one table; the categories of column k begin at firsts_[k].
 class EmbeddingNetwork final : public Network {
  public:
   EmbeddingNetwork(const TableSchema& schema, std::int64_t outputs, const NetworkOptions& options)
       : firsts_(firsts(schema.category_counts())),
         table_(firsts_.back(), options.embedding),
-        layers_(perceptron(numbers(schema) + columns() * options.embedding, outputs, options)) {}
+        layers_(
+            perceptron(number_count(schema) + columns() * options.embedding, outputs, options)) {}
 
   Var forward(const Var& numbers, const Tensor& categories) override {
     const Var vectors = flatten(table_(numbers.tape().input(table_rows(categories))));
@@ -104,10 +111,6 @@ class EmbeddingNetwork final : public Network {
   }
 
  private:
-  static std::int64_t numbers(const TableSchema& schema) {
-    return std::count_if(schema.columns.begin(), schema.columns.end(),
-                         [](const auto& column) { return column.kind == ColumnKind::number; });
-  }
   // The sums of the counts before each column, and of all.
   static std::vector<std::int64_t> firsts(const std::vector<std::int64_t>& counts) {
     std::vector<std::int64_t> sums(counts.size() + 1);
@@ -128,6 +131,40 @@ class EmbeddingNetwork final : public Network {
   nn::Sequential layers_;
 };
 
+// A network of inputs that are standardised first.
+class OnStandardized final : public Network {
+ public:
+  OnStandardized(std::int64_t inputs, std::unique_ptr<Network> network)
+      : standardize(inputs), network_(std::move(network)) {}
+  Var forward(const Var& inputs, const Tensor& categories) override {
+    return (*network_)(standardize(inputs), categories);
+  }
+  void visit(const nn::Visitor& visitor) override {
+    visitor("standardize", standardize);
+    visitor("network", *network_);
+  }
+
+  nn::Standardize standardize;
+
+ private:
+  std::unique_ptr<Network> network_;
+};
+
+std::int64_t input_count(const NetworkOptions& options, const TableSchema& schema) {
+  return reads_indices(options) ? number_count(schema) : schema.width();
+}
+
+// The ranges of the numbers among the network's inputs, which have no categories where it reads
+// their indices.
+std::map<std::int64_t, StatisticRange> ranges_of(const NetworkOptions& options,
+                                                 const TableSchema& schema) {
+  if (!reads_indices(options)) return number_ranges(schema);
+  TableSchema numbers = schema;
+  std::erase_if(numbers.columns,
+                [](const auto& column) { return column.kind == ColumnKind::category; });
+  return number_ranges(numbers);
+}
+
 void check_range(const char* option, std::int64_t value, std::int64_t min, std::int64_t max) {
   check(value >= min && value <= max, "{}: {} is not from {} to {}", option, value, min, max);
 }
@@ -144,26 +181,44 @@ Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
                  categories == rows.fields.end() ? Tensor() : categories->second);
 }
 
+StandardizeOptions standardize_options(nn::Module& network, const NetworkOptions& options,
+                                       const TableSchema& schema) {
+  return {.layer = &dynamic_cast<OnStandardized&>(network).standardize,
+          .ranges = ranges_of(options, schema)};
+}
+
+namespace {
+
+std::unique_ptr<Network> make_plain_network(const NetworkOptions& options,
+                                            const TableSchema& schema) {
+  const auto classes = static_cast<std::int64_t>(schema.classes().size());
+  const std::int64_t outputs = std::max<std::int64_t>(1, classes);
+  if (options.model == "embedding")
+    return std::make_unique<EmbeddingNetwork>(schema, outputs, options);
+  NetworkOptions layers = options;
+  if (options.model == "logistic") layers.layers = 0;
+  if (options.pieces == 1)
+    return std::make_unique<Perceptron>(perceptron(schema.width(), outputs, layers));
+  const std::vector<PieceRow> rows = piece_rows(schema, options);
+  nn::Sequential all{Pieces(rows, schema.width())};
+  all.add(perceptron(std::ssize(rows), outputs, layers));
+  return std::make_unique<Perceptron>(std::move(all));
+}
+
+}  // namespace
+
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema) {
   check_range("--hidden", options.hidden, 1, max_width);
   check_range("--layers", options.layers, 1, max_layers);
   check_range("--pieces", options.pieces, 1, max_pieces);
   check_range("--embedding", options.embedding, 1, max_width);
-  const auto classes = static_cast<std::int64_t>(schema.classes().size());
-  const std::int64_t outputs = std::max<std::int64_t>(1, classes);
-  if (options.model == "embedding") {
-    check(!schema.category_counts().empty(),
-          "--model embedding: the schema has no column of kind category (mlp needs none)");
-    return std::make_unique<EmbeddingNetwork>(schema, outputs, options);
-  }
-  NetworkOptions layers = options;
-  if (options.model == "logistic") layers.layers = 0;
-  if (options.pieces == 1)
-    return std::make_unique<Perceptron>(perceptron(schema.width(), outputs, layers));
-  const std::vector<PieceRow> rows = piece_rows(schema, options.pieces, true);
-  nn::Sequential all{Pieces(rows, schema.width())};
-  all.add(perceptron(std::ssize(rows), outputs, layers));
-  return std::make_unique<Perceptron>(std::move(all));
+  check(options.model != "embedding" || !schema.category_counts().empty(),
+        "--model embedding: the schema has no column of kind category (mlp needs none)");
+  auto network = make_plain_network(options, schema);
+  if (!options.standardize) return network;
+  check(!number_ranges(schema).empty(),
+        "--standardize: the schema has no number with a range and without mean and deviation");
+  return std::make_unique<OnStandardized>(input_count(options, schema), std::move(network));
 }
 
 }  // namespace sotto::tabular

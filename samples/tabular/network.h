@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <sotto/dp/engine/standardize.h>
 #include <sotto/nn/data/dataset.h>
 #include <sotto/nn/data/tables/table_schema.h>
 #include <sotto/nn/module_of.h>
@@ -17,9 +18,13 @@ struct NetworkOptions {
   std::int64_t layers = 1;     // hidden layers
   std::int64_t embedding = 8;  // numbers that stand for a category
   std::int64_t pieces = 1;     // inputs that a number becomes
+  // The first layer standardises the numbers that have a range, by means and deviations that are
+  // released for it.
+  bool standardize = false;
 };
 
-// With p pieces, a number z in [0, 1] becomes the inputs clamp(p z - k, 0, 1), k = 0 .. p - 1, so
+// With p pieces, a number z in [0, 1], the place in the range or between three deviations below and
+// above the mean, becomes the inputs clamp(p z - k, 0, 1), k = 0 .. p - 1, so
 // that a linear layer is a piecewise linear function of it (Gorishniy et al. 2022).
 //
 // "logistic": one linear layer. "mlp": a multilayer perceptron with tanh. "embedding": a multilayer
@@ -35,6 +40,9 @@ Var forward_rows(Network& network, Tape& tape, const Dataset& rows);
 
 // Throws std::invalid_argument for numbers out of range.
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema);
+// The layer for NetworkOptions::standardize, and the ranges of its columns; no layer without it.
+StandardizeOptions standardize_options(nn::Module& network, const NetworkOptions& options,
+                                       const TableSchema& schema);
 // True if the network reads TableOptions::category_indices.
 bool reads_indices(const NetworkOptions& options);
 

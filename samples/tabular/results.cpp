@@ -60,7 +60,8 @@ SavedModel load_model(const std::string& path) {
                      .hidden = model.at("hidden").get<std::int64_t>(),
                      .layers = model.at("layers").get<std::int64_t>(),
                      .embedding = model.at("embedding").get<std::int64_t>(),
-                     .pieces = model.at("pieces").get<std::int64_t>()};
+                     .pieces = model.at("pieces").get<std::int64_t>(),
+                     .standardize = model.value("standardize", false)};
     saved.network = make_network(saved.options, saved.schema);
     nn::load_module(path, *saved.network);
     return saved;

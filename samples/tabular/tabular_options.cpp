@@ -25,6 +25,11 @@ void TabularTask::add_model_options(samples::CommandLine& line) {
   line.option("--layers", network_.layers, "hidden layers", "N");
   line.option("--pieces", network_.pieces,
               "inputs that each number becomes, for a piecewise linear function of it", "N");
+  line.flag(
+      "--standardize", network_.standardize,
+      "standardise numbers by means and deviations of the training rows, released with noise: "
+      "a part of --epsilon");
+  for (const char* other : {"--no-privacy", "--compare"}) line.conflict(other, "--standardize");
   line.option("--embedding", network_.embedding, "numbers that stand for a category", "N");
   line.option("--class-weights", class_weights_text_,
               "factors of the losses of the label's classes, in the schema's order: 0.3,1. PUBLIC: "

@@ -91,10 +91,15 @@ samples::Measure TabularTask::measure() const {
 }
 
 std::vector<samples::TaskSetting> TabularTask::settings() {
-  return {{"model", &network_.model},   {"hidden", &network_.hidden},
-          {"layers", &network_.layers}, {"embedding", &network_.embedding},
-          {"pieces", &network_.pieces}, {"test fraction", &test_fraction_},
-          {"schema", &schema_text_},    {"class weights", &class_weights_text_}};
+  return {{"model", &network_.model},
+          {"hidden", &network_.hidden},
+          {"layers", &network_.layers},
+          {"embedding", &network_.embedding},
+          {"pieces", &network_.pieces},
+          {"standardize", &network_.standardize},
+          {"test fraction", &test_fraction_},
+          {"schema", &schema_text_},
+          {"class weights", &class_weights_text_}};
 }
 
 void TabularTask::prepare(Settings& s) {
@@ -111,6 +116,9 @@ void TabularTask::prepare(Settings& s) {
   if (!class_weights_text_.empty())
     class_weights_ = parse_class_weights(class_weights_text_, schema_->classes());
   make_network(network_, *schema_);  // refuses what is out of range
+  s.planned_means.clear();
+  if (network_.standardize)
+    s.planned_means = {{.noise_multiplier = StandardizeOptions{}.noise_multiplier}};
   // The number of units is not known before load(), which sets it.
   if (!data_.empty())
     s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
@@ -153,6 +161,11 @@ std::unique_ptr<nn::Module> TabularTask::make_model(const samples::Data& /*data*
   return make_network(network_, *schema_);
 }
 
+std::optional<StandardizeOptions> TabularTask::standardize(nn::Module& model) const {
+  if (!network_.standardize) return std::nullopt;
+  return standardize_options(model, network_, *schema_);
+}
+
 Var TabularTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   const Var outputs = forward_rows(dynamic_cast<Network&>(model), tape, batch);
   if (!schema_->classes().empty())
@@ -169,7 +182,8 @@ double TabularTask::evaluate(nn::Module& model, const samples::Data& data) {
 std::map<std::string, std::string> TabularTask::metadata() const {
   const nlohmann::json model = {{"model", network_.model},   {"hidden", network_.hidden},
                                 {"layers", network_.layers}, {"embedding", network_.embedding},
-                                {"pieces", network_.pieces}, {"schema", schema_text_}};
+                                {"pieces", network_.pieces}, {"standardize", network_.standardize},
+                                {"schema", schema_text_}};
   return {{model_key, model.dump()}};
 }
 

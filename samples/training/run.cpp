@@ -78,7 +78,10 @@ class Session {
 
   int run() {
     introduce();
-    if (!options_.resumed) save();
+    if (!options_.resumed) {
+      standardize();
+      save();
+    }
     while (caught_signal == 0 && trainer_.can_step()) step();
     finish();
     return caught_signal == 0 ? 0 : 128 + caught_signal;
@@ -116,6 +119,7 @@ class Session {
   }
 
   void introduce() const;
+  void standardize();
   void step();
   void evaluate();
   void save();
@@ -166,6 +170,12 @@ void Session::introduce() const {
         "stay charged\n",
         lost_releases_);
   }
+}
+
+void Session::standardize() {
+  const std::int64_t columns = trainer_.standardize();
+  if (columns > 0 && !options_.quiet)
+    print("means and deviations of {} columns were released with noise\n", columns);
 }
 
 void Session::step() {

@@ -166,6 +166,7 @@ EngineOptions engine_options(const Settings& s) {
                         .target_epsilon = s.epsilon,
                         .delta = s.delta,
                         .steps = planned_steps(s),
+                        .planned_means = s.planned_means,
                         .accountant = parse_accountant(s.accountant),
                         .sampling = parse_sampling(s.sampling),
                         .logical_batch = s.batch,
@@ -181,6 +182,25 @@ EngineOptions engine_options(const Settings& s) {
   return options;
 }
 
+namespace {
+
+// Of accountants that hold the planned means.
+AccountantFactory accountant_of(const EngineOptions& options, NeighboringRelation relation) {
+  const AccountantFactory start = accountant_factory(options.accountant, relation);
+  if (options.planned_means.empty()) return start;
+  return [start, means = options.planned_means] {
+    auto accountant = start();
+    for (const PlannedMeans& planned : means)
+      accountant->compose({.noise_multiplier = planned.noise_multiplier,
+                           .sampling = Sampling::poisson,
+                           .sampling_rate = planned.sampling_rate},
+                          planned.times);
+    return accountant;
+  };
+}
+
+}  // namespace
+
 double noise_multiplier(const Settings& s) {
   const EngineOptions options = engine_options(s);
   const auto sampler = make_sampler(s.train_size, sampler_options(options));
@@ -192,7 +212,7 @@ double noise_multiplier(const Settings& s) {
                                      .delta = s.delta,
                                      .batch = sampler->event(),
                                      .steps = planned_steps(s)},
-                                    accountant_factory(options.accountant, relation_of(s)));
+                                    accountant_of(options, relation_of(s)));
 }
 
 std::int64_t planned_steps(const Settings& s) {

@@ -27,6 +27,8 @@ struct Settings {
   std::string sampling = "poisson";
   std::int64_t max_batch_size = 0;  // for truncated Poisson sampling
   std::string passes = "auto";
+  // Releases before the first step, as the task's settings say (Task::standardize).
+  std::vector<PlannedMeans> planned_means;
 
   double epochs = 20;
   std::optional<std::int64_t> steps;  // instead of epochs

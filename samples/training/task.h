@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sotto/autograd/tape.h>
+#include <sotto/dp/engine/standardize.h>
 #include <sotto/nn/data/dataset.h>
 #include <sotto/nn/data/images/augment.h>
 #include <sotto/nn/module.h>
@@ -88,6 +90,11 @@ class Task {
 
   // A new model on the CPU; its initial values depend on the seed.
   virtual std::unique_ptr<nn::Module> make_model(const Data& data, std::uint64_t seed) = 0;
+  // The layer of the model that takes means and deviations of the training data, released before
+  // the first step as Settings::planned_means say, and their ranges; nullopt: no layer does.
+  virtual std::optional<StandardizeOptions> standardize(nn::Module& /*model*/) const {
+    return std::nullopt;
+  }
   // The number of random views of each sample in a batch, which together are one unit of privacy:
   // its gradient is the mean over them, clipped once (De et al. 2022). 0: the samples as they are.
   virtual std::int64_t views() const { return 0; }

@@ -122,6 +122,13 @@ void Trainer::load(const Checkpoint& checkpoint) {
   }
 }
 
+std::int64_t Trainer::standardize() {
+  const auto options = engine_ ? task_.standardize(*model_) : std::nullopt;
+  if (!options) return 0;
+  sotto::standardize(*engine_, data_.train, *options);
+  return std::ssize(options->ranges);
+}
+
 bool Trainer::can_step() const {
   return engine_ ? engine_->can_step() : step_ < planned_steps(settings_);
 }

@@ -33,6 +33,9 @@ class Trainer {
   Trainer(Task& task, const Settings& settings, const Data& data, Ledger& ledger,
           const std::optional<Checkpoint>& resumed);
 
+  // Releases the means and deviations that the task's model is to have, before the first step of a
+  // private run. Returns the number of columns standardised.
+  std::int64_t standardize();
   bool can_step() const;
   StepFacts step();
   std::int64_t steps_made() const { return step_; }

@@ -135,6 +135,45 @@ class Training(InFolder):
         _, metadata = read_tensors(self.path("m"))
         self.assertEqual(5, json.loads(metadata["sotto.privacy"])["releases"])
 
+    def test_means_and_deviations_are_a_part_of_epsilon_and_released_once(self):
+        data = self.table(rows=2400, users=1200)
+        columns = [{**SCHEMA["columns"][0], "min": -20, "max": 30}, *SCHEMA["columns"][1:]]
+        schema = self.schema(columns=columns)
+        common = ["--data", data, "--test", data, "--schema", schema]
+        settings = ["--epsilon", "4", "--delta", "1e-4", "--batch-size", "200", "--epochs", "2"]
+        for model in (["--model", "embedding"], ["--model", "logistic", "--pieces", "4"]):
+            name, report = self.path(model[1]), self.path("run.json")
+            out = self.train(*common, *settings, *model, "--standardize", "--save", name, "--json", report)
+            self.assertIn("means and deviations of 1 columns were released with noise", out)
+            tensors, metadata = read_tensors(name)
+            places = {"embedding": 1, "logistic": 4}[model[1]]  # red, blue and other categories are inputs
+            self.assertEqual(("F32", (places,)), tensors["standardize.mean"][:2])
+            mean, deviation = (struct.unpack(f"<{places}f", tensors["standardize." + each][2])
+                               for each in ("mean", "deviation"))
+            self.assertLess(abs(mean[0] - 20 / 50), 0.03)
+            self.assertTrue(0.005 < deviation[0] < 0.15)  # 0.58 / 50, or what the noise hides
+            self.assertEqual(((0,) * (places - 1), (1,) * (places - 1)), (mean[1:], deviation[1:]))
+            statement = json.loads(metadata["sotto.privacy"])
+            self.assertEqual(12 + 1, statement["releases"])
+            self.assertTrue(3.9 < statement["epsilon"] <= 4)
+            done = self.call("evaluate", "--model", name, "--data", data)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            with open(report, encoding="utf-8") as file:
+                self.assertIn(f"{100 * json.load(file)['test_accuracy']:.2f} %", done.stdout)
+        noisy = ["--noise-multiplier", "2", "--delta", "1e-4", "--batch-size", "200", "--standardize"]
+        self.train(*common, *noisy, "--steps", "2", "--save", self.path("m"))
+        before, _ = read_tensors(self.path("m"))
+        self.train(*common, "--resume", self.path("m"), "--steps", "3")
+        after, metadata = read_tensors(self.path("m"))
+        self.assertEqual(before["standardize.mean"], after["standardize.mean"])
+        self.assertEqual(4, json.loads(metadata["sotto.privacy"])["releases"])
+        self.refused("--no-privacy", "train", *common, "--standardize", "--no-privacy")
+        self.refused("--compare", "train", *common, *settings, "--standardize", "--compare")
+        self.refused("nothing is left of the target", "train", *common, "--epsilon", "0.05", *settings[2:], "--standardize")
+        known = [{"name": "x", "kind": "number", "mean": 0, "deviation": 1}, *SCHEMA["columns"][1:]]
+        self.refused("--standardize: the schema has no number with a range", "train", "--data", data, "--schema",
+                     self.schema(columns=known), "--standardize")
+
     def test_class_weights_multiply_the_losses_of_their_classes(self):
         draw = random.Random(5)
         rows = "".join(f"{draw.uniform(-1, 1):.3f},{'yes' if draw.random() < 0.2 else 'no'}\n" for _ in range(600))
