@@ -114,7 +114,8 @@ class Backend {
   // NaN for ids that are no class. y [rows] and stats [rows, 3] (CrossEntropyStats) have the
   // accumulation type and are row-major, but for dy, which may repeat a number.
   virtual void cross_entropy(const ClassTargets& targets, View x, View y, View stats) = 0;
-  // dx = dy (softmax(x) sum_c q[c] - q), with 0 in ignored rows; of x's type.
+  // dx = dy (softmax(x) (sum_c q[c] + 2 z_loss log(sum_c exp(x[c]))) - q), with 0 in ignored rows;
+  // of x's type.
   virtual void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
                                   View dx) = 0;
   // y = the attention weights of the scores x [n, queries, keys], f32 or f64, which are

@@ -185,6 +185,7 @@ void CpuBackend::cross_entropy(const ClassTargets& targets, View x, View y, View
               sum_terms(k, [&](std::int64_t c) { return spread(c) == 0 ? 0 : spread(c) * of(c); });
           total += sum_terms(k, spread);
         }
+        s.add_z_loss(targets.z_loss, sum, total);
         loss = static_cast<A>(sum);
         s.total = static_cast<A>(total);
       },

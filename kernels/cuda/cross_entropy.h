@@ -32,6 +32,7 @@ struct CrossEntropy {
       loss = counts ? own * static_cast<double>(s.loss(A(a[targets.id(index)]))) : own;
       double total = own;
       if (targets.smoothing != 0) add_spread(team, a, s, loss, total);
+      s.add_z_loss(targets.z_loss, loss, total);
       s.total = static_cast<A>(total);
     }
     if (team.rank() != 0) return;

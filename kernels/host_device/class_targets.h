@@ -8,13 +8,14 @@
 
 namespace sotto {
 
-// The loss of a row of logits with target t is -sum_c q[c] log_softmax[c], where q[c] = spread(c) +
-// (own(row) if c = t).
+// The loss of a row of logits with target t is -sum_c q[c] log_softmax[c] + z_loss log(sum_c
+// exp(logit[c]))^2, where q[c] = spread(c) + (own(row) if c = t).
 struct ClassTargets {
   View ids;              // [rows], i64, row-major
   View weights;          // [classes], of the logits' accumulation type; without data: all 1
   double smoothing = 0;  // the share of the target that all classes have
   std::int64_t ignored = INT64_MIN;  // a row of this id has no loss
+  double z_loss = 0;
 
   HD std::int64_t id(std::int64_t row) const { return ids.as<const std::int64_t>()[row]; }
   HD bool ignores(std::int64_t row) const { return id(row) == ignored; }
@@ -41,10 +42,17 @@ template <class A>
 struct CrossEntropyStats {
   A max;      // of the logits
   A log_sum;  // log sum_c exp(logit - max)
-  A total;    // sum_c q[c]
+  A total;    // sum_c q[c] + 2 z_loss log(sum_c exp(logit)): of softmax in the gradient
 
   // -log_softmax
   HD A loss(A logit) const { return log_sum - (logit - max); }
+  // Adds the z-loss to a row's loss and to its total.
+  HD void add_z_loss(double z_loss, double& loss, double& of_softmax) const {
+    if (z_loss == 0) return;  // whose product with an infinite logarithm would be NaN
+    const double log_of_sum = static_cast<double>(max) + static_cast<double>(log_sum);
+    loss += z_loss * log_of_sum * log_of_sum;
+    of_softmax += 2 * z_loss * log_of_sum;
+  }
 };
 
 }  // namespace sotto

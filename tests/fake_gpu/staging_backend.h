@@ -210,7 +210,7 @@ class StagedBackend final : public Backend {
     return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), x.scale, x.causal};
   }
   static ClassTargets staged(const ClassTargets& x, Stage& s) {
-    return {s(x.ids), s(x.weights), x.smoothing, x.ignored};
+    return {s(x.ids), s(x.weights), x.smoothing, x.ignored, x.z_loss};
   }
   static LstmLayer staged(const LstmLayer& x, Stage& s) {
     return {s(x.gates), s(x.states), s(x.cells), s(x.tanh_cell), s(x.weight), s(x.bias), x.reverse};

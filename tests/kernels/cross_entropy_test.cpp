@@ -14,9 +14,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 struct Case {
   Tensor x, ids, weights, dy;
   double smoothing;
+  double z_loss = 0;
 
   ClassTargets targets() const {
-    return {ids.view(), weights.defined() ? weights.view() : View{}, smoothing, ignored};
+    return {ids.view(), weights.defined() ? weights.view() : View{}, smoothing, ignored, z_loss};
   }
   std::int64_t rows() const { return x.size(0); }
   std::int64_t classes() const { return x.size(1); }
@@ -27,7 +28,8 @@ Case random_case(Random& random, Dtype dtype, std::int64_t classes) {
   const std::int64_t rows = between(random, 1, 5);
   Case c{.x = random_tensor(random, {rows, classes}, {0, 1}, dtype),
          .dy = random_tensor(random, {rows}, arithmetic_type(dtype)),
-         .smoothing = random() % 2 == 0 ? 0 : 0.2};
+         .smoothing = random() % 2 == 0 ? 0 : 0.2,
+         .z_loss = random() % 2 == 0 ? 0 : 0.3};
   std::vector<std::int64_t> ids;
   for (std::int64_t row = 0; row < rows; ++row)
     ids.push_back(random() % 4 == 0 ? ignored : between(random, 0, classes - 1));
@@ -55,8 +57,10 @@ Expected expected(const Case& c) {
   for (std::size_t row = 0; row < ids.size(); ++row) {
     if (ids[row] == ignored) continue;
     const double* const a = x.data() + row * w.size();
-    double sum = 0, total = 0;
+    double sum = 0;
     for (std::size_t k = 0; k < w.size(); ++k) sum += std::exp(a[k]);
+    y.losses[row] = c.z_loss * std::log(sum) * std::log(sum);
+    double total = 2 * c.z_loss * std::log(sum);
     std::vector<double> q(w.size());
     for (std::size_t k = 0; k < w.size(); ++k) {
       const bool own = static_cast<std::int64_t>(k) == ids[row];

@@ -70,6 +70,7 @@ Instance cross_entropy_case(PublicRandom& random) {
   const std::int64_t n = draw(random, 1, 4), classes = draw(random, 2, 4), t = draw(random, 1, 3);
   CrossEntropyOptions options;
   options.label_smoothing = one_in(random, 2) ? 0.1 : 0;
+  options.z_loss = one_in(random, 2) ? 0.01 : 0;
   options.ignore_index = one_in(random, 2) ? 0 : -1;
   if (one_in(random, 2)) options.class_weights = uniform_values(random, {classes}, 0.5, 2);
   const auto run = [options](const Vars& x) { return cross_entropy(x[0], x[1].value(), options); };

@@ -1,5 +1,7 @@
 #include "autograd/ops/loss/losses.h"
 
+#include <cmath>
+
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/loss/class_numbers.h"
 #include "autograd/ops/reductions.h"
@@ -54,9 +56,10 @@ struct RowTargets {
   Tensor ids, weights;
   double smoothing;
   std::int64_t ignored;
+  double z_loss;
 
   operator ClassTargets() const {
-    return {ids.view(), weights.defined() ? weights.view() : View{}, smoothing, ignored};
+    return {ids.view(), weights.defined() ? weights.view() : View{}, smoothing, ignored, z_loss};
   }
 };
 
@@ -68,6 +71,8 @@ Var cross_entropy_elements(const Var& logits, const Tensor& labels,
   const int axis = normalize_axis("cross_entropy", options.class_axis, logits.rank());
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
         "cross_entropy: label smoothing {}", options.label_smoothing);
+  check(options.z_loss >= 0 && std::isfinite(options.z_loss), "cross_entropy: z-loss {}",
+        options.z_loss);
   const std::int64_t classes = logits.shape()[axis];
   Shape elements = logits.shape();
   elements.erase(axis);
@@ -87,7 +92,7 @@ Var cross_entropy_elements(const Var& logits, const Tensor& labels,
   const Device device = x.device();
   const RowTargets q{contiguous(targets).to(device),
                      weights.defined() ? to_dtype(weights, wide).to(device) : Tensor(),
-                     options.label_smoothing, options.ignore_index};
+                     options.label_smoothing, options.ignore_index, options.z_loss};
   const Tensor y =
       classes > 0 ? Tensor::empty(elements, wide, device) : zeros(elements, wide, device);
   const Tensor stats = Tensor::empty({x.size(0), 3}, wide, device);

@@ -17,12 +17,16 @@ struct CrossEntropyOptions {
   std::int64_t ignore_index = std::numeric_limits<std::int64_t>::min();
   // Class weights, [C]; undefined: none. They must be public: counts of private labels are not.
   Tensor class_weights = {};
+  // Multiplies log(sum_c exp(x[c]))^2, whatever the target's weight, which keeps logits small
+  // (Chowdhery et al. 2022, PaLM: 1e-4).
+  double z_loss = 0;
 };
 
 // The cross entropy of each element, with logits' shape without the class axis: (1 - s) (-w[t]
-// lp[t]) + (s / C) sum_c -w[c] lp[c], where lp = log_softmax over the C classes, s is the label
-// smoothing and t the target. Targets are i64, i32 or u8. Throws for a target that is neither a
-// class nor ignore_index; on a GPU, such a target makes its element NaN instead.
+// lp[t]) + (s / C) sum_c -w[c] lp[c] + z log(sum_c exp(x[c]))^2, where lp = log_softmax over the C
+// classes, s is the label smoothing, z the z-loss and t the target. Targets are i64, i32 or u8.
+// Throws for a target that is neither a class nor ignore_index; on a GPU, such a target makes its
+// element NaN instead.
 Var cross_entropy_elements(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
 

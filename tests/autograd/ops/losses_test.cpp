@@ -147,6 +147,7 @@ TEST_CASE("labels may be i32 or u8") {
   CHECK_NOTHROW(cross_entropy(x, negative, {.ignore_index = -1}));
   const Tensor real = to_dtype(wide, Dtype::f32);
   CHECK(throws([&] { cross_entropy(x, real); }, "cross_entropy: targets f32 (4)"));
+  CHECK(throws([&] { cross_entropy(x, wide, {.z_loss = -1}); }, "cross_entropy: z-loss -1"));
 }
 
 TEST_CASE("losses refuse targets of another shape") {
