@@ -43,6 +43,16 @@ HD void store_as(A value, void* data, Dtype dtype, std::int64_t offset) {
   }
 }
 
+// `value` as an array of a dtype holds it.
+template <class A>
+HD A as_stored(A value, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f16: return static_cast<A>(float{f16(static_cast<float>(value))});
+    case Dtype::bf16: return static_cast<A>(float{bf16(static_cast<float>(value))});
+    default: return value;
+  }
+}
+
 // The offset of element `index` of the loops in each view.
 template <std::size_t N>
 struct Offsets {

@@ -3,11 +3,15 @@
 // written to.
 #pragma once
 
+#include <algorithm>
+
 #include "core/cuda/capture.h"
 #include "kernels/cuda/copy_fill.h"
 #include "kernels/cuda/reduce_ops.h"
 #include "kernels/cuda/runtime/device_backend.h"
+#include "kernels/cuda/runtime/scratch.h"
 #include "kernels/host_device/dropout_counter.h"
+#include "kernels/host_device/reciprocal.h"
 
 namespace sotto {
 
@@ -15,36 +19,39 @@ namespace sotto {
 struct Slices {
   int rank;
   int axis;
-  std::int64_t size[6];  // size 1 along the axis
+  Divisor size[6];  // 1 along the axis
 
   Slices(const View& v, int axis) : rank(v.rank), axis(axis) {
-    for (int i = 0; i < rank; ++i) size[i] = i == axis ? 1 : v.size[i];
+    for (int i = 0; i < rank; ++i) {
+      size[i] = Divisor(i == axis ? 1 : v.size[i]);
+      numel_ *= i == axis ? 1 : v.size[i];
+    }
   }
-  HD std::int64_t numel() const {
-    std::int64_t product = 1;
-    for (int i = 0; i < rank; ++i) product *= size[i];
-    return product;
-  }
+  std::int64_t numel() const { return numel_; }
   // The offset in v of element `index` of a slice.
   HD std::int64_t offset(const View& v, std::int64_t index) const {
     std::int64_t sum = 0;
-    for (int i = rank - 1; i >= 0; --i) {
-      sum += index % size[i] * v.stride[i];
-      index /= size[i];
+    for (int i = rank - 1; i > 0; --i) {
+      const auto [rest, at] = size[i](index);
+      sum += at * v.stride[i];
+      index = rest;
     }
-    return sum;
+    return rank == 0 ? 0 : sum + index * v.stride[0];  // axis 0 is not divided
   }
+
+ private:
+  std::int64_t numel_ = 1;
 };
 
 template <class Bits>
 struct Gather {
   Slices slices;
-  std::int64_t width;  // elements in a slice
+  Divisor width;  // elements in a slice
   View x, ids, y;
   Bits zero, poison;
 
   HD void operator()(std::int64_t index) const {
-    const std::int64_t k = index / width, at = index % width;
+    const auto [k, at] = width(index);
     const std::int64_t id = ids.as<const std::int64_t>()[k * ids.stride[0]];
     const int axis = slices.axis;
     const std::int64_t from = slices.offset(x, at) + id * x.stride[axis];
@@ -54,57 +61,98 @@ struct Gather {
   }
 };
 
-// One team per k whose id did not occur before; it adds all slices with that id, in order.
-template <class A>
-struct ScatterAdd {
-  Slices slices;
-  std::int64_t width;
-  std::int64_t each;  // ids per slice
-  View x, ids, y;
+// The ids of a scatter_add, of which those outside the axis count as one id after all others.
+struct ScatterIds {
+  View ids;
+  std::int64_t size;  // of the axis
 
-  HD std::int64_t id_at(std::int64_t k) const {
-    return ids.as<const std::int64_t>()[k * ids.stride[0]];
+  HD std::int64_t count() const { return ids.size[0]; }
+  HD std::int64_t operator[](std::int64_t k) const {
+    const std::int64_t id = ids.as<const std::int64_t>()[k * ids.stride[0]];
+    return id >= 0 && id < size ? id : size;
   }
+};
+
+// sorted[r] = the place of the r-th id in order; equal ids keep their order. One team for each id,
+// which counts those before it.
+struct SortIds {
+  ScatterIds ids;
+  std::int64_t* sorted;
+
   template <class Team>
   HD void operator()(const Team& team, std::int64_t k) const {
-    const std::int64_t id = id_at(k);
-    if (id < 0 || id >= y.size[slices.axis]) return;
+    const std::int64_t id = ids[k];
     double before = 0;
-    for (std::int64_t j = team.rank(); j < k; j += team.size()) before += id_at(j) == id ? 1 : 0;
-    if (team.fold(Folding{Reduction::sum}, before) > 0) return;
-    const std::int64_t count = ids.size[0];
-    for (std::int64_t first = k; first < count; first += team.size()) {
-      const std::int64_t mine = first + team.rank();
-      const double found = mine < count && id_at(mine) == id ? 1 : 0;
-      if (team.fold(Folding{Reduction::sum}, found) == 0) continue;
-      for (std::int64_t j = first; j < first + team.size() && j < count; ++j) {
-        if (id_at(j) == id) add(team, j, id);
-      }
-    }
+    for (std::int64_t j = team.rank(); j < ids.count(); j += team.size())
+      before += ids[j] < id || (ids[j] == id && j < k) ? 1 : 0;
+    before = team.fold(Folding{Reduction::sum}, before);
+    if (team.rank() == 0) sorted[static_cast<std::int64_t>(before)] = k;
+  }
+};
+
+// Adds the slices of one id, in order, to some columns of its slice of y: one team for each place
+// in the sorted ids and each block of columns, of which those at an id's first place work.
+template <class A>
+struct AddSorted {
+  Slices slices;
+  std::int64_t width, blocks;
+  std::int64_t each;  // ids per slice
+  View x, y;
+  ScatterIds ids;
+  const std::int64_t* sorted;
+
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const std::int64_t first = index / blocks, id = ids[sorted[first]];
+    if (id == ids.size || (first > 0 && ids[sorted[first - 1]] == id)) return;
+    const std::int64_t end = end_of(team, first, id);
+    for (std::int64_t i = index % blocks * team.size() + team.rank(); i < width;
+         i += blocks * team.size())
+      add(i, id, first, end);
   }
 
  private:
+  // The first place after `first` with another id.
   template <class Team>
-  HD void add(const Team& team, std::int64_t k, std::int64_t id) const {
-    const int axis = slices.axis;
-    for (std::int64_t i = team.rank(); i < width; i += team.size()) {
-      const std::int64_t to = slices.offset(y, i) + id * y.stride[axis];
-      const std::int64_t from = slices.offset(x, i) + k / each * x.stride[axis];
-      store_as(load_as<A>(y.data, y.dtype, to) + load_as<A>(x.data, x.dtype, from), y.data, y.dtype,
-               to);
+  HD std::int64_t end_of(const Team& team, std::int64_t first, std::int64_t id) const {
+    for (std::int64_t begin = first + 1; begin < ids.count(); begin += team.size()) {
+      const std::int64_t mine = begin + team.rank();
+      const bool other = mine < ids.count() && ids[sorted[mine]] != id;
+      const auto place = static_cast<double>(other ? mine : ids.count());
+      const auto end = static_cast<std::int64_t>(team.fold(Folding{Reduction::min}, place));
+      if (end < ids.count()) return end;
     }
+    return ids.count();
+  }
+  // Some elements are read before they are added.
+  HD void add(std::int64_t i, std::int64_t id, std::int64_t first, std::int64_t end) const {
+    constexpr int ahead = 32 / sizeof(A);
+    const std::int64_t to = slices.offset(y, i) + id * y.stride[slices.axis],
+                       from = slices.offset(x, i);
+    A sum = load_as<A>(y.data, y.dtype, to);
+    for (std::int64_t at = first; at < end; at += ahead) {
+      A read[ahead];
+      for (int k = 0; k < ahead; ++k)
+        if (at + k < end) read[k] = element(from, sorted[at + k]);
+      for (int k = 0; k < ahead; ++k)
+        if (at + k < end) sum = as_stored(sum + read[k], y.dtype);
+    }
+    store_as(sum, y.data, y.dtype, to);
+  }
+  HD A element(std::int64_t from, std::int64_t k) const {
+    return load_as<A>(x.data, x.dtype, from + (each == 1 ? k : k / each) * x.stride[slices.axis]);
   }
 };
 
 template <class Bits>
 struct TakeAlong {
   Slices lines;
-  std::int64_t count;  // number of lines
+  Divisor count;  // number of lines
   View x, ids, y;
   Bits poison;
 
   HD void operator()(std::int64_t index) const {
-    const std::int64_t k = index / count, line = index % count;
+    const auto [k, line] = count(index);
     const int axis = lines.axis;
     const std::int64_t id =
         ids.as<const std::int64_t>()[lines.offset(ids, line) + k * ids.stride[axis]];
@@ -170,13 +218,15 @@ void DeviceBackend<Exec>::gather(View x, View ids, int axis, View y) {
   if (has_packed_rows(x, axis) && has_packed_rows(y, axis)) {
     using Bits = Pack<std::uint64_t, 2>;
     const View from = in_packs(x), to = in_packs(y);
-    const Gather<Bits> gather{Slices(to, 0), to.size[1], from, ids, to, {{0, 0}}, {{~0ull, ~0ull}}};
+    const Gather<Bits> gather{Slices(to, 0), Divisor(to.size[1]), from, ids, to,
+                              {{0, 0}},      {{~0ull, ~0ull}}};
     return exec.for_each(to.numel(), gather);
   }
   dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
     const Slices slices(y, axis);
     const Bits ones = static_cast<Bits>(~Bits{0});
-    exec.for_each(y.numel(), Gather<Bits>{slices, slices.numel(), x, ids, y, Bits{0}, ones});
+    exec.for_each(y.numel(),
+                  Gather<Bits>{slices, Divisor(slices.numel()), x, ids, y, Bits{0}, ones});
   });
 }
 
@@ -185,10 +235,15 @@ void DeviceBackend<Exec>::scatter_add(View x, View ids, int axis, View y) {
   const Exec exec = execution("scatter_add", {&x, &ids, &y});
   const Slices slices(x, axis);
   if (x.numel() == 0) return;
+  const ScatterIds all{ids, y.size[axis]};
+  const Scratch<std::int64_t> sorted(exec.device(), all.count());
+  exec.for_each_team(all.count(), all.count(), SortIds{all, sorted.data()});
+  constexpr std::int64_t columns = 128;  // in a block, so that a frequent id has many teams
+  const std::int64_t width = slices.numel(), blocks = (width + columns - 1) / columns;
   with_arithmetic(y.dtype, [&](auto type) {
-    exec.for_each_team(
-        ids.size[0], slices.numel(),
-        ScatterAdd<decltype(type)>{slices, slices.numel(), ids.size[0] / x.size[axis], x, ids, y});
+    exec.for_each_team(all.count() * blocks, std::min(width, columns),
+                       AddSorted<decltype(type)>{slices, width, blocks, all.count() / x.size[axis],
+                                                 x, y, all, sorted.data()});
   });
 }
 
@@ -199,7 +254,7 @@ void DeviceBackend<Exec>::take_along(View x, View ids, int axis, View y) {
   dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
     const Slices lines(y, axis);
     const Bits ones = static_cast<Bits>(~Bits{0});
-    exec.for_each(y.numel(), TakeAlong<Bits>{lines, lines.numel(), x, ids, y, ones});
+    exec.for_each(y.numel(), TakeAlong<Bits>{lines, Divisor(lines.numel()), x, ids, y, ones});
   });
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_map.h"
 #include "kernels/cuda/runtime/device_backend.h"
 #include "kernels/host_device/max_index.h"
+#include "kernels/host_device/reciprocal.h"
 #include "kernels/host_device/windows.h"
 
 namespace sotto {
@@ -13,10 +14,21 @@ namespace sotto {
 struct Pixel {
   std::int64_t n, c;
   Coord3 at;
-  HD Pixel(std::int64_t index, std::int64_t channels, const std::int64_t* size)
-      : n(index / channels / (size[0] * size[1] * size[2])),
-        c(index % channels),
-        at(coord3(index / channels % (size[0] * size[1] * size[2]), size)) {}
+};
+
+// Finds the pixels of images.
+struct Pixels {
+  Divisor channels, height, width, depth;
+
+  Pixels(std::int64_t channels, const std::int64_t* size)
+      : channels(channels), height(size[1]), width(size[2]), depth(size[0]) {}
+  HD Pixel operator()(std::int64_t index) const {
+    const auto [position, c] = channels(index);
+    const auto [row, w] = width(position);
+    const auto [plane, h] = height(row);
+    const auto [n, d] = depth(plane);
+    return {n, c, {{d, h, w}}};
+  }
 };
 
 HD inline std::int64_t offset_of(const View& v, std::int64_t n, std::int64_t c, const Coord3& p) {
@@ -27,10 +39,11 @@ HD inline std::int64_t offset_of(const View& v, std::int64_t n, std::int64_t c, 
 template <class T, class I>
 struct MaxPool {
   Geometry g;
+  Pixels outputs;
   View x, y, argmax;
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
-    const Pixel to(index, g.channels, g.out);
+    const Pixel to = outputs(index);
     // A window entirely in the padding gives zero; its tap 0 is padding too, so it gets no
     // gradient.
     A best = A{0};
@@ -51,10 +64,11 @@ struct MaxPool {
 template <class T, class I>
 struct MaxPoolGrad {
   Geometry g;
+  Pixels inputs;
   View dy, argmax, dx;
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
-    const Pixel to(index, g.channels, g.in);
+    const Pixel to = inputs(index);
     A sum = A{0};
     for_each_position(g, to.at, [&](std::int64_t tap, const Coord3& from) {
       const I mine = argmax.as<const I>()[offset_of(argmax, to.n, to.c, from)];
@@ -69,11 +83,12 @@ struct MaxPoolGrad {
 template <class T>
 struct AvgPool {
   Geometry g;
+  Pixels outputs;
   bool count_padding;
   View x, y;
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
-    const Pixel to(index, g.channels, g.out);
+    const Pixel to = outputs(index);
     A sum = A{0};
     for_each_pixel(g, to.at, [&](std::int64_t, const Coord3& pixel) {
       sum += A(x.as<const T>()[offset_of(x, to.n, to.c, pixel)]);
@@ -86,11 +101,12 @@ struct AvgPool {
 template <class T>
 struct AvgPoolGrad {
   Geometry g;
+  Pixels inputs;
   bool count_padding;
   View dy, dx;
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
-    const Pixel to(index, g.channels, g.in);
+    const Pixel to = inputs(index);
     A sum = A{0};
     for_each_position(g, to.at, [&](std::int64_t, const Coord3& from) {
       sum += A(dy.as<const T>()[offset_of(dy, to.n, to.c, from)]) *
@@ -107,7 +123,7 @@ void DeviceBackend<Exec>::max_pool(View x, const Window& window, View y, View ar
   if (y.numel() == 0) return;
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     with_index(argmax.dtype, [&]<class I>(std::type_identity<I>) {
-      exec.for_each(y.numel(), MaxPool<T, I>{g, x, y, argmax});
+      exec.for_each(y.numel(), MaxPool<T, I>{g, Pixels(g.channels, g.out), x, y, argmax});
     });
   });
 }
@@ -119,7 +135,7 @@ void DeviceBackend<Exec>::max_pool_grad(View dy, View argmax, const Window& wind
   if (dx.numel() == 0) return;
   dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
     with_index(argmax.dtype, [&]<class I>(std::type_identity<I>) {
-      exec.for_each(dx.numel(), MaxPoolGrad<T, I>{g, dy, argmax, dx});
+      exec.for_each(dx.numel(), MaxPoolGrad<T, I>{g, Pixels(g.channels, g.in), dy, argmax, dx});
     });
   });
 }
@@ -130,7 +146,7 @@ void DeviceBackend<Exec>::avg_pool(View x, const Window& window, bool count_padd
   const Geometry g(x, y, window);
   if (y.numel() == 0) return;
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    exec.for_each(y.numel(), AvgPool<T>{g, count_padding, x, y});
+    exec.for_each(y.numel(), AvgPool<T>{g, Pixels(g.channels, g.out), count_padding, x, y});
   });
 }
 
@@ -141,7 +157,7 @@ void DeviceBackend<Exec>::avg_pool_grad(View dy, const Window& window, bool coun
   const Geometry g(dx, dy, window);
   if (dx.numel() == 0) return;
   dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
-    exec.for_each(dx.numel(), AvgPoolGrad<T>{g, count_padding, dy, dx});
+    exec.for_each(dx.numel(), AvgPoolGrad<T>{g, Pixels(g.channels, g.in), count_padding, dy, dx});
   });
 }
 

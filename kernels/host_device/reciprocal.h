@@ -35,4 +35,26 @@ class Reciprocal {
   std::uint32_t divisor_, shift_, multiplier_;
 };
 
+// n / divisor and the remainder for any n >= 0: by a reciprocal where both are small.
+class Divisor {
+ public:
+  explicit Divisor(std::int64_t divisor = 1)
+      : divisor_(divisor < 1 ? 1 : divisor), small_(divisor_ < Reciprocal::limit ? divisor_ : 1) {}
+
+  struct Parts {
+    std::int64_t quotient, remainder;
+  };
+  HD Parts operator()(std::int64_t n) const {
+    if (n < Reciprocal::limit && divisor_ < Reciprocal::limit) {
+      const auto [quotient, remainder] = small_(static_cast<std::uint32_t>(n));
+      return {quotient, remainder};
+    }
+    return {n / divisor_, n % divisor_};
+  }
+
+ private:
+  std::int64_t divisor_;
+  Reciprocal small_;
+};
+
 }  // namespace sotto

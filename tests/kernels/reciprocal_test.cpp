@@ -23,6 +23,18 @@ TEST_CASE("a reciprocal divides numbers below 2^31 as division does") {
   }
 }
 
+TEST_CASE("a divisor divides numbers of any size as division does") {
+  Random random(82);
+  const auto number = [&] { return between(random, 1, std::int64_t{1} << between(random, 0, 62)); };
+  for (int round = 0; round < 20'000; ++round) {
+    const std::int64_t divisor = number(), n = number() - 1;
+    const auto [quotient, remainder] = Divisor(divisor)(n);
+    INFO(divisor << " " << n);
+    REQUIRE(quotient == n / divisor);
+    REQUIRE(remainder == n % divisor);
+  }
+}
+
 namespace {
 
 struct Loop {

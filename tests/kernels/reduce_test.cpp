@@ -344,3 +344,26 @@ TEST_CASE("results do not depend on the number of threads") {
   });
   set_thread_count(before);
 }
+
+TEST_CASE("slices of equal ids are added in their order, to the CPU's bits") {
+  Random random(58);
+  for (const Dtype dtype : float_dtypes) {
+    for (const std::int64_t width : {1, 5, 130, 300}) {
+      constexpr std::int64_t count = 120, rows = 6;
+      std::vector<std::int64_t> ids;
+      // Half of all ids are one row's, as padding's are, and some are none.
+      for (std::int64_t k = 0; k < count; ++k)
+        ids.push_back(random() % 2 == 0 ? 4 : between(random, -1, rows - 1));
+      const Tensor x = random_tensor(random, {count / 2, width}, {0, 1}, dtype),
+                   from = Tensor::from(ids, {count}),
+                   start = random_tensor(random, {rows, width}, {0, 1}, dtype);
+      const auto added = [&] {
+        const Tensor y = clone(start);
+        backend(cpu).scatter_add(x.view(), from.view(), 0, y.view());
+        return y;
+      };
+      const Tensor expected = added();
+      for_each_device_code([&] { CHECK(same_bits(added(), expected)); });
+    }
+  }
+}
