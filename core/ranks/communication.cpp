@@ -43,7 +43,7 @@ bool Communication::step() {
   try {
     return try_step();
   } catch (const std::exception& exception) {
-    fail(link_.rank(), exception.what());
+    fail(link_.rank(), exception.what(), true);
     return false;
   }
 }
@@ -58,7 +58,7 @@ bool Communication::try_step() {
     cause = board_.cause;
     closing = board_.closing;
   }
-  if (cause) fail(link_.rank(), *cause);
+  if (cause) fail(link_.rank(), *cause, true);
   if (ended_) return false;
   bool moved = start(std::move(begun));
   for (Link::Notice notice; !ended_ && link_.poll(notice); moved = true) receive(notice);
@@ -109,7 +109,9 @@ void Communication::receive(const Link::Notice& notice) {
   ReadNotice read = read_notice(notice.bytes);
   switch (read.head.kind) {
     case NoticeKind::heartbeat: peer.doing = std::move(read.text); break;
-    case NoticeKind::failure: fail(static_cast<int>(read.head.number), read.text); break;
+    case NoticeKind::failure:
+      fail(static_cast<int>(read.head.number), read.text, read.head.by_itself != 0);
+      break;
     case NoticeKind::end:
       peer.ended = true;
       peer.doing = "has ended its run";
@@ -244,10 +246,10 @@ void Communication::close() {
   ended_ = link_.notices_sent() && (left == 0 || !link_.ends_together());
 }
 
-void Communication::fail(int rank, const std::string& cause) {
+void Communication::fail(int rank, const std::string& cause, bool by_itself) {
   if (std::exchange(ended_, true)) return;
   const auto failure = std::make_shared<const RankFailure>(rank, cause, known_ranks());
-  tell_failure(*failure);
+  tell_failure(*failure, by_itself);
   // Whoever waits may free its buffers when it knows: nothing uses them from here on.
   const std::lock_guard lock(board_.mutex);
   for (auto* operations : {&operations_, &board_.begun}) {
@@ -263,16 +265,17 @@ void Communication::fail(int rank, const std::string& cause) {
   board_.moved.notify_all();
 }
 
-void Communication::tell_failure(const RankFailure& failure) {
+void Communication::tell_failure(const RankFailure& failure, bool by_itself) {
   try {
     const auto rank = static_cast<std::uint64_t>(failure.rank());
-    notify_others({.number = rank, .kind = NoticeKind::failure}, failure.cause());
+    notify_others({.number = rank, .kind = NoticeKind::failure, .by_itself = by_itself},
+                  failure.cause());
     const auto end = RankClock::now() + farewell;
     while (!link_.notices_sent() && RankClock::now() < end) std::this_thread::yield();
   } catch (const std::exception&) {
     // The link is what failed.
   }
-  link_.failed(failure);
+  link_.failed(failure, by_itself);
 }
 
 std::vector<RankFailure::Known> Communication::known_ranks() {

@@ -45,8 +45,9 @@ class Communication {
   void watch_operations(RankClock::time_point now);
   void close();
   void fail_apart(int rank, const std::string& theirs, const std::string& ours);
-  void fail(int rank, const std::string& cause);
-  void tell_failure(const RankFailure& failure);
+  // by_itself: the rank said so itself, and others did not find it.
+  void fail(int rank, const std::string& cause, bool by_itself = false);
+  void tell_failure(const RankFailure& failure, bool by_itself);
   std::vector<RankFailure::Known> known_ranks();
   void notify_others(const NoticeHead& head, std::string_view text);
 

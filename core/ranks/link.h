@@ -45,8 +45,9 @@ class Link {
 
   // True if the destructor waits for the other ranks' destructors.
   virtual bool ends_together() const = 0;
-  // Called once when the run has failed, when others have been told.
-  virtual void failed(const RankFailure& failure) = 0;
+  // Called once when the run has failed, when others have been told. by_itself: the rank that
+  // failed lives and said so, and others did not find it.
+  virtual void failed(const RankFailure& failure, bool by_itself) = 0;
   // Called last after a failure, at the latest a second later. Ends the process if the ranks are
   // processes: the others end, too.
   virtual void abandon() = 0;

@@ -26,7 +26,7 @@ struct NoticeHead {
   std::uint64_t digest = 0;  // of the place
   std::uint64_t bytes = 0;   // that follow for the operation
   NoticeKind kind = NoticeKind::heartbeat;
-  std::uint32_t unused = 0;
+  std::uint32_t by_itself = 0;  // 1: the failure of the rank that tells it
 };
 
 struct ReadNotice {

@@ -144,7 +144,7 @@ class ThreadLink final : public Link {
   }
   // A thread may destroy all ranks, one after the other.
   bool ends_together() const override { return false; }
-  void failed(const RankFailure&) override {}
+  void failed(const RankFailure&, bool) override {}
   void abandon() override {}
 
  private:

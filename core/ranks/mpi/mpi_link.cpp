@@ -182,8 +182,9 @@ class MpiLink final : public Link {
   }
 
   bool ends_together() const override { return true; }
-  void failed(const RankFailure& failure) override {
-    reports_ = rank_ == (failure.rank() == 0 ? 1 : 0);
+  // One rank reports, also where all fail at once: rank 0, unless others found that it failed.
+  void failed(const RankFailure& failure, bool by_itself) override {
+    reports_ = rank_ == (failure.rank() == 0 && !by_itself ? 1 : 0);
     if (reports_) fmt::print(stderr, "{}\n", failure.what());
   }
   void abandon() override {

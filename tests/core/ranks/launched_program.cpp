@@ -145,6 +145,13 @@ void throw_error() { throw std::out_of_range("no such sample"); }
 
 void other_place(Ranks& ranks) { exchange(ranks, ranks.rank() == 1 ? "weights" : "sums", 8); }
 
+// As when rank 0 cannot write, and tells the others before all throw.
+void fail_together(Ranks& ranks) {
+  exchange(ranks, "first", 1000);
+  ranks.fail("no space left");
+  exchange(ranks, "second", 1000);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -155,6 +162,7 @@ int main(int argc, char** argv) {
       {"large", large},
       {"idle", idle},
       {"place", other_place},
+      {"fail_together", fail_together},
       {"throw", on_rank_1(throw_error)},
       {"throw_beside", on_rank_1(throw_error, true)},
       {"uncaught", on_rank_1([] { std::thread(throw_error).join(); })},

@@ -59,6 +59,7 @@ def check_idle(mpi):
 # Body: the pattern of the message.
 # A killed rank is the launcher's to report.
 FAILURES = {
+    "fail_together": r"rank \d of 3 on \S+: no space left",
     "throw": r"rank 1 of 3 on \S+: was ended by an exception(.|\n)*rank 0 on .*(first|second)",
     "throw_beside": r"rank 1 of 3 on \S+: was ended by an exception(.|\n)*rank 0 on .*first",
     "uncaught": r"rank 1 of 3 on \S+: no such sample",
