@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/join.h"
+#include "core/ranks/of_all_ranks.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/checkpointing/model_checkpoints.h"
 #include "nn/optim/rank_sink.h"
@@ -50,16 +51,6 @@ LossScale scale_of(const Policy& policy) {
   const Dtype precision = policy.precision.value_or(Dtype::f32);
   return LossScale({.adjust = precision == Dtype::f16 ? Adjust::on_overflow : Adjust::never},
                    precision);
-}
-
-// Every rank's number.
-template <class T>
-std::vector<T> of_all_ranks(Ranks& ranks, std::string_view place, T own) {
-  std::vector<T> all(static_cast<std::size_t>(ranks.size()));
-  std::vector<Ranks::Room> rooms;
-  for (T& each : all) rooms.push_back(std::as_writable_bytes(std::span(&each, 1)));
-  ranks.gather(place, std::as_bytes(std::span(&own, 1)), rooms).wait();
-  return all;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/ranks/host_name.h"
+#include "core/ranks/of_all_ranks.h"
 #include "core/threads/parallel.h"
 
 namespace sotto {
@@ -23,13 +24,11 @@ RankProcessors own_processors() {
   return own;
 }
 
-std::string line(std::span<const RankProcessors> ranks) {
+std::string line(std::span<const RankProcessors> ranks, std::span<const int> threads) {
   std::set<std::string_view> hosts;
-  std::vector<int> threads;
   bool bound = false;
   for (std::size_t k = 0; k < ranks.size(); ++k) {
     hosts.insert(ranks[k].host.data());
-    threads.push_back(threads_of(k, ranks));
     bound |= ranks[k].host == ranks[0].host && !CPU_EQUAL(&ranks[k].mask, &ranks[0].mask);
   }
   const auto [least, most] = std::minmax_element(threads.begin(), threads.end());
@@ -56,15 +55,15 @@ int threads_of(std::size_t rank, std::span<const RankProcessors> ranks) {
   return std::clamp(static_cast<int>(share + rounding), 1, max_threads);
 }
 
-std::string share_processors(Ranks& ranks) {
-  const RankProcessors own = own_processors();
-  std::vector<RankProcessors> all(static_cast<std::size_t>(ranks.size()));
-  std::vector<Ranks::Room> rooms;
-  for (RankProcessors& each : all) rooms.push_back(std::as_writable_bytes(std::span(&each, 1)));
-  ranks.gather("processors of each rank", std::as_bytes(std::span(&own, 1)), rooms).wait();
-  if (!std::getenv("OMP_NUM_THREADS"))
+std::string share_processors(Ranks& ranks, int threads) {
+  const std::vector<RankProcessors> all =
+      of_all_ranks(ranks, "processors of each rank", own_processors());
+  if (threads > 0) {
+    set_thread_count(threads);
+  } else if (!std::getenv("OMP_NUM_THREADS")) {
     set_thread_count(threads_of(static_cast<std::size_t>(ranks.rank()), all));
-  return line(all);
+  }
+  return line(all, of_all_ranks(ranks, "threads of each rank", thread_count()));
 }
 
 }  // namespace sotto

@@ -21,8 +21,9 @@ struct RankProcessors {
 // least 1. So it is right whether the launcher binds ranks to processors or not.
 int threads_of(std::size_t rank, std::span<const RankProcessors> ranks);
 
-// Sets the number of threads (set_thread_count) to this rank's threads_of(), unless OMP_NUM_THREADS
-// says it, and returns a line about it for people. All ranks call it; rank 0 prints the line.
-std::string share_processors(Ranks& ranks);
+// Sets the number of threads (set_thread_count) to `threads`, or if that is 0 to this rank's
+// threads_of(), unless OMP_NUM_THREADS says it, and returns a line about all ranks' for people. All
+// ranks call it; rank 0 prints the line.
+std::string share_processors(Ranks& ranks, int threads = 0);
 
 }  // namespace sotto
