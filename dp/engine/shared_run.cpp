@@ -1,38 +1,14 @@
 #include "dp/engine/shared_run.h"
 
-#include <cstring>
 #include <optional>
 #include <span>
 
 #include "core/ranks/on_rank_0.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/rank_sink.h"
 
 namespace sotto::inline dp {
-
-std::map<std::string, Tensor> told_tensors(Ranks& ranks,
-                                           const std::map<std::string, Tensor>& tensors) {
-  PackedValues values;
-  values.add(tensors.size());
-  for (const auto& [name, tensor] : tensors) {
-    const Tensor flat = contiguous(tensor).to(cpu);
-    values.add_all(name);
-    values.add(flat.dtype());
-    values.add_all(std::vector<std::int64_t>(flat.shape().begin(), flat.shape().end()));
-    values.add_all(std::span(static_cast<const std::byte*>(flat.view().data), flat.bytes()));
-  }
-  UnpackedValues from(ranks.tell("tensors of rank 0", std::move(values).take()));
-  std::map<std::string, Tensor> all;
-  for (auto left = from.take<std::size_t>(); left > 0; --left) {
-    const auto name = from.take_all<std::string>();
-    const auto dtype = from.take<Dtype>();
-    const auto sizes = from.take_all<std::vector<std::int64_t>>();
-    const Tensor tensor = all[name] = Tensor::empty(Shape(std::span(sizes)), dtype);
-    const auto bytes = from.take_all<std::vector<std::byte>>();
-    if (!bytes.empty()) std::memcpy(tensor.view().data, bytes.data(), bytes.size());
-  }
-  return all;
-}
 
 SharedRun::SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer)
     : ranks_(std::move(ranks)),
@@ -137,7 +113,7 @@ MechanismState SharedRun::own(const MechanismState& whole,
   constexpr const char* slots_entry = "slots";  // -1 without memory
   const std::int64_t own_slots = found == whole.end() ? -1 : found->second.size(0);
   small[slots_entry] = Tensor::from(std::vector{own_slots}, {});
-  MechanismState state = told_tensors(*ranks_, small);
+  MechanismState state = nn::told_tensors(*ranks_, small);
   const std::int64_t slots = state.at(slots_entry).to_vector<std::int64_t>()[0];
   state.erase(slots_entry);
   if (slots < 0) return state;

@@ -34,10 +34,6 @@ struct RunProgress {
 
 using MechanismState = std::map<std::string, Tensor>;
 
-// Returns rank 0's tensors, on every rank. Collective.
-std::map<std::string, Tensor> told_tensors(Ranks& ranks,
-                                           const std::map<std::string, Tensor>& tensors);
-
 class SharedRun {
  public:
   // Divides the optimizer's state.

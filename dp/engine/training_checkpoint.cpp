@@ -82,7 +82,7 @@ bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& op
                   [](const auto& entry) { return entry.first.starts_with(engine_prefix); });
   });
   Ranks& ranks = *engine.ranks();
-  const Tensors all = told_tensors(ranks, std::exchange(file.tensors, std::move(of_engine)));
+  const Tensors all = nn::told_tensors(ranks, std::exchange(file.tensors, std::move(of_engine)));
   const auto set = [&](const Tensors& averages, const Tensors& of_optimizer,
                        const Tensors& values) {
     if (average != nullptr) average->load_state(averages);
@@ -104,7 +104,7 @@ bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& op
       set(averages, with_prefix(all, optimizer_prefix), with_prefix(all, model_prefix));
     });
   } catch (const OnEveryRank&) {
-    const Tensors told_optimizer = told_tensors(ranks, old_optimizer);
+    const Tensors told_optimizer = nn::told_tensors(ranks, old_optimizer);
     fail_together(ranks, [&] { set(old_average, told_optimizer, old_values); });
     engine.load_state(before);
     throw;

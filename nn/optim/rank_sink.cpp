@@ -1,10 +1,12 @@
 #include "nn/optim/rank_sink.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <type_traits>
 #include <utility>
 
+#include "core/ranks/on_rank_0.h"
 #include "core/threads/parallel.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -164,6 +166,30 @@ void tell_values(Ranks& ranks, const std::vector<Parameter*>& parameters) {
     std::copy(told.begin(), told.end(), static_cast<std::byte*>(value.view().data));
     copy_into(value.to(parameter->value.device()), parameter->value);
   }
+}
+
+std::map<std::string, Tensor> told_tensors(Ranks& ranks,
+                                           const std::map<std::string, Tensor>& tensors) {
+  PackedValues values;
+  values.add(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor flat = contiguous(tensor).to(cpu);
+    values.add_all(name);
+    values.add(flat.dtype());
+    values.add_all(std::vector<std::int64_t>(flat.shape().begin(), flat.shape().end()));
+    values.add_all(std::span(static_cast<const std::byte*>(flat.view().data), flat.bytes()));
+  }
+  UnpackedValues from(ranks.tell("tensors of rank 0", std::move(values).take()));
+  std::map<std::string, Tensor> all;
+  for (auto left = from.take<std::size_t>(); left > 0; --left) {
+    const auto name = from.take_all<std::string>();
+    const auto dtype = from.take<Dtype>();
+    const auto sizes = from.take_all<std::vector<std::int64_t>>();
+    const Tensor tensor = all[name] = Tensor::empty(Shape(std::span(sizes)), dtype);
+    const auto bytes = from.take_all<std::vector<std::byte>>();
+    if (!bytes.empty()) std::memcpy(tensor.view().data, bytes.data(), bytes.size());
+  }
+  return all;
 }
 
 }  // namespace sotto::nn

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -74,5 +76,9 @@ class RankSink final : public GradSink {
 
 // Overwrites the parameters' values with those of rank 0. All ranks call it.
 void tell_values(Ranks& ranks, const std::vector<Parameter*>& parameters);
+// Returns rank 0's tensors, on the CPU, on every rank; what others pass is ignored. All ranks call
+// it.
+std::map<std::string, Tensor> told_tensors(Ranks& ranks,
+                                           const std::map<std::string, Tensor>& tensors);
 
 }  // namespace sotto::nn
