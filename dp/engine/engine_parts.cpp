@@ -107,7 +107,6 @@ Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
   if (shared) share_progress();
 }
 
-// Checks the plan, and writes it into the ledger.
 void Engine::Parts::begin() {
   follow_bound_schedule();
   // Refuses a noise scale that no grid fits now, instead of at the first release.
@@ -155,7 +154,6 @@ void Engine::Parts::run(const Loss& loss, PhysicalBatch batch, Clipper& to,
   to.add(tape, losses, one_row_each(batch.grouping) ? nullptr : &batch.grouping);
 }
 
-// Claims the ledger's run for this engine, before its first release.
 void Engine::Parts::claim_run() {
   if (!claim) claim = ledger.claim();
 }
@@ -220,15 +218,20 @@ void Engine::Parts::check_step() const {
         "Engine: the schedule of noise is {} at step {}", noise_multiplier(), steps_made);
 }
 
+// Under a memory limit, before the first step. Collective.
+void Engine::Parts::plan_memory(const Loss& loss) {
+  if (batches.rows()) return;
+  phases.stop();  // dry runs belong to no phase
+  planning.choose([&](const auto& batch, auto& dry, auto& times) { run(loss, batch, dry, times); },
+                  shared ? &shared->ranks() : nullptr);
+}
+
 StepReport Engine::Parts::step(const Loss& loss) {
   if (shared) return step_together(loss);
   check_model();
   check_step();
   follow_bound_schedule();
-  if (!batches.rows())
-    planning.choose([&](PhysicalBatch batch, Clipper& dry, memory::PhaseProfiler& times) {
-      run(loss, std::move(batch), dry, times);
-    });
+  plan_memory(loss);
   const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
   const NoisyGradient released = release(loss);
   // Prefetches the next step's noise, except under a memory limit, whose planner does not count it.
@@ -239,7 +242,6 @@ StepReport Engine::Parts::step(const Loss& loss) {
   return {.step = steps_made, .statistics = &clipper.statistics()};
 }
 
-// Tells the others how far rank 0 is.
 void Engine::Parts::share_progress() {
   const RunProgress told = shared->tell([&] {
     return RunProgress{steps_made, noise.initial(), within_target()};
@@ -291,6 +293,8 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
     clipper.set_bounds(order.bounds);
     clipper.set_loss_scale(order.loss_scale);
   }
+  plan_memory(loss);
+  const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
   mechanism->set_noise_multiplier(order.noise_multiplier);
   clipper.share(shared->shards());
   batches.over(
@@ -308,7 +312,6 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
   if (options.target_epsilon) share_progress();
 }
 
-// The parameters in the order of the clipped sums.
 std::vector<const Parameter*> Engine::Parts::summed_parameters() const {
   std::vector<const Parameter*> all;
   for (const ClipGroup& group : clipper.groups())

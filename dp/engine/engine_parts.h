@@ -27,25 +27,26 @@ struct Engine::Parts {
         const EngineOptions& checked);
 
   double noise_multiplier() const { return noise.noise_at(steps_made); }
-  void begin();
+  void begin();  // checks the plan, and writes it into the ledger
   bool can_step() const;
   bool within_target() const;
   void check_step() const;
   void check_model();
   void run(const Loss& loss, PhysicalBatch batch, Clipper& to, memory::PhaseProfiler& times) const;
-  void claim_run();
+  void claim_run();  // the ledger's, for this engine, before its first release
   void follow_bound_schedule();
   NoisyGradient release(const Loss& loss);
   void adapt(const NoisyGradient& released);
+  void plan_memory(const Loss& loss);
   StepReport step(const Loss& loss);
   StepReport step_together(const Loss& loss);
   void compute_together(const Loss& loss, SampledBatch batch, const StepOrder& order);
   void deny_together(const SamplerState& before, std::int64_t releases);
-  void share_progress();
+  void share_progress();  // tells the others how far rank 0 is
   std::vector<double> release_means(const MeanQuery& query);
   std::vector<double> release_means(const MeanQuery& query, SampledBatch draw, StatisticSum sum,
                                     Mechanism& gaussian);
-  std::vector<const Parameter*> summed_parameters() const;
+  std::vector<const Parameter*> summed_parameters() const;  // in the order of the clipped sums
   void check_state(const EngineState& state) const;
   void load(const EngineState& state);
   void load_together(const TensorFile& file);

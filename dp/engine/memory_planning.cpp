@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/ranks/of_all_ranks.h"
+
 namespace sotto::inline dp {
 
 namespace {
@@ -159,7 +161,24 @@ std::vector<memory::Strategy> MemoryPlanning::strategies(
   return strategies;
 }
 
-void MemoryPlanning::choose(const Run& run) {
+void MemoryPlanning::agree(Ranks& ranks) {
+  struct Choice {
+    std::uint64_t strategy;
+    std::int64_t rows;
+  };
+  memory::Plan& plan = *plan_;
+  std::int64_t& rows = plan.considered[plan.chosen].fit.rows;
+  const auto all = of_all_ranks(ranks, "Engine: memory plan", Choice{plan.chosen, rows});
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    check(all[rank].strategy == all[0].strategy,
+          "memory: the limit leaves rank {} the strategy number {} and rank 0 number {}: give a "
+          "precision, a number of passes and activation checkpoints",
+          rank, all[rank].strategy, all[0].strategy);
+    rows = std::min(rows, all[rank].rows);
+  }
+}
+
+void MemoryPlanning::choose(const Run& run, Ranks* ranks) {
   const memory::Policy& policy = parts_.options.memory;
   const std::int64_t batches = policy.accumulation.value_or(1);
   std::int64_t max_unit = 1;
@@ -183,6 +202,7 @@ void MemoryPlanning::choose(const Run& run) {
       .update = memory::update_bytes(parts_.optimizer) + sum_bytes(parts_.clipper),
       .limit = memory::limit_within(policy.limit, memory::device_of(parts_.optimizer))};
   plan_ = memory::choose_strategy(strategies(requirement), requirement);
+  if (ranks != nullptr) agree(*ranks);
   set_rows(parts_, plan_->fit().rows);
 }
 

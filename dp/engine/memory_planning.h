@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/ranks/ranks.h"
 #include "dp/engine/unit_batches.h"
 #include "memory/checkpointing/model_checkpoints.h"
 #include "memory/planning/planner.h"
@@ -34,8 +35,10 @@ class MemoryPlanning {
   explicit MemoryPlanning(const PlannedParts& parts);
 
   // Chooses the strategy with the least recomputation that keeps the limit, and applies it. Throws
-  // std::invalid_argument if none does.
-  void choose(const Run& run);
+  // std::invalid_argument if none does. Several ranks (null: one) choose together: all take the
+  // fewest rows that fit one of them, and std::invalid_argument is thrown if their strategies
+  // differ, which would round gradients in different ways.
+  void choose(const Run& run, Ranks* ranks);
   // The type in which operations compute.
   Dtype precision() const { return precision_; }
   // The chosen strategy; nullopt before choose().
@@ -43,6 +46,7 @@ class MemoryPlanning {
 
  private:
   std::vector<memory::Strategy> strategies(const memory::MemoryRequirement& requirement);
+  void agree(Ranks& ranks);
 
   PlannedParts parts_;
   Dtype precision_;

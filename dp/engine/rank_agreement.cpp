@@ -102,6 +102,7 @@ void add_batches(std::vector<Fact>& facts, std::int64_t population, const Engine
   facts.emplace_back("physical_batch", fmt::format("{}", options.memory.rows()));
   facts.emplace_back("accumulation", fmt::format("{}", options.memory.accumulation.value_or(0)));
   facts.emplace_back("checkpoint", memory::checkpoint_text(options.memory.checkpoint));
+  facts.emplace_back("memory limit", fmt::format("{}", options.memory.limit));
   facts.emplace_back("precision", memory::precision_text(options.memory.precision));
   facts.emplace_back("rows_of_unit", rows_text(population, options));
   facts.emplace_back("owner_of_unit", options.owner_of_unit ? "set" : "unset");
@@ -236,7 +237,6 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
   };
   refuse(ledger.ranks() != options.ranks,
          "the ledger is not one for these ranks: make it by Ledger::on_rank_0(ranks, ...)");
-  refuse(options.memory.limit != 0, "a memory limit on several ranks, which would plan apart");
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
   refuse(options.rows_of_unit && options.memory.accumulation,
          "accumulation of units of several rows on several ranks (physical_batch instead)");

@@ -157,7 +157,10 @@ TEST_CASE("what several ranks cannot do is refused when the engine is made") {
     });
     return all_say(all.texts, part);
   };
-  CHECK(refused([](EngineOptions& options) { options.memory.limit = 1 << 30; }, "memory limit"));
+  const auto limit_on_rank_1 = [](EngineOptions& options) {
+    if (options.ranks->rank() == 1) options.memory.limit = 1 << 30;
+  };
+  CHECK(refused(limit_on_rank_1, "memory limit is 1073741824 on rank 1 and 0 on rank 0"));
   CHECK(refused([](EngineOptions& o) { o.noise = GaussianNoise::floating_point; },
                 "floating-point noise"));
   const Errors lamb = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
