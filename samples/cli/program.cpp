@@ -18,6 +18,7 @@
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/io/utf8.h>
 #include <sotto/core/join.h>
+#include <sotto/core/ranks/rank_failure.h>
 #include <sotto/core/threads/parallel.h>
 #include <sotto/dp/clipping/clip_groups.h>
 
@@ -32,6 +33,12 @@ constexpr std::int64_t max_samples = std::int64_t{1} << 40;
 std::string& output_failure() {
   static std::string failure;
   return failure;
+}
+
+// True in a process that leaves printing to another one.
+bool& silent() {
+  static bool silent = false;
+  return silent;
 }
 
 // Two paths are one file if these are equal.
@@ -60,6 +67,7 @@ void fill_standard_files() {
 
 // Prints on standard error, if it is open.
 int tell(const std::string& name, std::string_view text, int status) {
+  if (silent()) return status;
   // Library messages may begin with their own name, which is the program's.
   const std::string prefix = name + ": ";
   const std::string line = (text.starts_with(prefix) ? "" : prefix) + std::string(text) + "\n";
@@ -74,6 +82,8 @@ int tell(const std::string& name, std::string_view text, int status) {
 int told(const std::string& name, const std::function<int()>& body, int bad_argument) {
   try {
     return body();
+  } catch (const RankFailure&) {
+    return failure;
   } catch (const std::invalid_argument& error) {
     return tell(name, printable(error.what()), bad_argument);
   } catch (const OutOfMemory& error) {  // a message of several lines, without names of files
@@ -146,7 +156,10 @@ void check_distinct(const std::vector<std::string>& paths) {
   }
 }
 
+void leave_printing_to_another_process() { silent() = true; }
+
 void print_text(std::string_view text) {
+  if (silent()) return;
   static const std::string name = "standard output";
   try {
     FileWriter(STDOUT_FILENO, name).write(text);
@@ -181,7 +194,7 @@ int ending(const std::string& name, const std::function<int()>& body, int bad_ar
   fill_standard_files();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  if (!can_print())
+  if (!silent() && !can_print())
     return tell(name, "standard output is closed; use > /dev/null to discard output", failure);
   const int status = told(name, body, bad_argument);
   if (status != 0 || output_failure().empty()) return status;

@@ -58,6 +58,8 @@ auto loaded(const char* options, Load&& load) {
 // Throws std::invalid_argument when two of the paths are one file. Empty paths are ignored.
 void check_distinct(const std::vector<std::string>& paths);
 
+// Makes the functions below print nothing: another process of the same run prints.
+void leave_printing_to_another_process();
 // Prints on standard output immediately. A failure is kept until ending(): the program finishes and
 // saves first.
 void print_text(std::string_view text);
@@ -84,7 +86,8 @@ inline constexpr int bad_arguments = 2;
 // printed as "name: ..." on stderr, in one line except for OutOfMemory, `bad_argument` for
 // std::invalid_argument and `failure` for others. A status of 0 becomes `failure` if a text could
 // not be printed. A program whose standard output is closed fails before `body` begins. Writing to
-// a pipe without a reader, or beyond the file size limit, is an error like others and no signal.
+// a pipe without a reader, or beyond the file size limit, is an error like others and no signal. A
+// RankFailure, which one of the ranks prints, is not printed again.
 int ending(const std::string& name, const std::function<int()>& body,
            int bad_argument = bad_arguments);
 

@@ -44,23 +44,27 @@ TensorFile load_features(const std::string& path, const std::string& wanted) {
 
 }  // namespace
 
-void replace_by_inputs(samples::Data& data, const NetworkOptions& options,
-                       const std::string& path) {
+std::string replace_by_inputs(samples::Data& data, const NetworkOptions& options,
+                              const std::string& path) {
   const std::string key = path.empty() ? "" : fingerprint(data, options);
   std::error_code none;
   if (!path.empty() && std::filesystem::exists(path, none)) {
     TensorFile file = load_features(path, key);
     data.train.inputs = std::move(file.tensors.at("train"));
     data.test.inputs = std::move(file.tensors.at("test"));
-    return;
+    return "";
   }
   const NetworkInputs inputs(options);
   data.train.inputs = inputs(data.train.inputs);
   data.test.inputs = inputs(data.test.inputs);
-  if (path.empty()) return;
+  return key;
+}
+
+void save_inputs(const samples::Data& data, const std::string& computed, const std::string& path) {
+  if (computed.empty()) return;
   save_safetensors(path,
                    {.tensors = {{"train", data.train.inputs}, {"test", data.test.inputs}},
-                    .metadata = {{features_key, key},
+                    .metadata = {{features_key, computed},
                                  {secret_key, "the features of private pictures reveal them"}}});
 }
 

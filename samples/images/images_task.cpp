@@ -13,7 +13,6 @@
 #include "samples/images/shapes.h"
 #include "samples/report/report.h"
 #include "samples/report/results.h"
-#include "samples/training/evaluation.h"
 
 namespace sotto::images {
 
@@ -106,7 +105,6 @@ void ImagesTask::prepare(Settings& s) {
           "between 0 and 1");
   check(test_.empty() || !data_.empty(), "--test: needs --data");
   check(cache_.empty() || network_.model == "scattering", "--cache: needs --model scattering");
-  samples::check_writable("--cache", cache_, FileKind::tensors);
   const PictureFiles kind = data_.empty() ? PictureFiles::folders : kind_of(data_);
   if (kind != PictureFiles::folders) {
     const PictureShape own = shape_of(kind);
@@ -130,6 +128,10 @@ void ImagesTask::prepare(Settings& s) {
   const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
   samples::check_fits("--train-size, --test-size, --size",
                       pixels * sizeof(float) * static_cast<double>(s.train_size + s.test_size));
+}
+
+void ImagesTask::check_files() const {
+  samples::check_writable("--cache", cache_, FileKind::tensors);
 }
 
 void ImagesTask::check_views() {
@@ -194,9 +196,11 @@ samples::Data ImagesTask::load(const Settings& s) {
   network_.classes = std::ssize(classes_);
   const bool measured_on_private = tests_on_private_data() || s.validation > 0;
   shown_ = measured_on_private ? Dataset{} : first_pictures(data.test);
-  replace_by_inputs(data, network_, cache_);
+  computed_ = replace_by_inputs(data, network_, cache_);
   return data;
 }
+
+void ImagesTask::keep(const samples::Data& data) const { save_inputs(data, computed_, cache_); }
 
 std::string ImagesTask::data_text() const {
   return data_.empty() ? "shapes drawn by the program" : "from " + data_;
@@ -217,16 +221,16 @@ Var ImagesTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
 }
 
-double ImagesTask::evaluate(nn::Module& model, const samples::Data& data) {
-  return nn::accuracy(samples::outputs_of(model, data.test), data.test.targets);
+double ImagesTask::evaluate(const Tensor& outputs, const samples::Data& data) {
+  return nn::accuracy(outputs, data.test.targets);
 }
 
 std::map<std::string, std::string> ImagesTask::metadata() const {
   return {{model_key, model_text(network_, classes_)}};
 }
 
-void ImagesTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
-  const Tensor outputs = samples::outputs_of(model, data.test);
+void ImagesTask::describe(nn::Module& /*model*/, const Tensor& outputs, const samples::Data& data,
+                          TrainingReport& report) {
   samples::describe_classes(outputs, data.test.targets, classes_, report);
   if (!shown_.inputs.defined()) return;
   samples::describe_wrong_pictures(outputs.slice(0, 0, shown_.size()), shown_, classes_, report);

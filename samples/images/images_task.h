@@ -18,7 +18,9 @@ class ImagesTask final : public samples::Task {
   void add_model_options(samples::CommandLine& line) override;
   std::vector<samples::TaskSetting> settings() override;
   void prepare(samples::Settings& settings) override;
+  void check_files() const override;
   samples::Data load(const samples::Settings& settings) override;
+  void keep(const samples::Data& data) const override;
   bool tests_on_private_data() const override;
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
@@ -26,9 +28,10 @@ class ImagesTask final : public samples::Task {
   Dataset view(const Dataset& samples, std::span<const RecordView> views,
                std::uint64_t seed) const override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(nn::Module& model, const samples::Data& data) override;
+  double evaluate(const Tensor& outputs, const samples::Data& data) override;
   std::map<std::string, std::string> metadata() const override;
-  void describe(nn::Module& model, const samples::Data& data, TrainingReport& report) override;
+  void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                TrainingReport& report) override;
 
  private:
   PictureShape shape() const;
@@ -38,6 +41,7 @@ class ImagesTask final : public samples::Task {
 
   std::string data_, test_;  // folders; empty: drawn by the program, a part of the data
   std::string cache_;        // file of features; empty: none
+  std::string computed_;     // what identifies features that are to be written there; empty: none
   double test_fraction_ = 0.2;
   std::int64_t size_ = 0;  // 0: the data's own, or usual_size
   bool grey_ = false;

@@ -7,7 +7,6 @@
 #include <sotto/nn/predict.h>
 #include "samples/cli/program.h"
 #include "samples/models/models.h"
-#include "samples/training/evaluation.h"
 
 namespace sotto::mnist {
 
@@ -120,8 +119,8 @@ Var DigitsTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
 }
 
-double DigitsTask::evaluate(nn::Module& model, const samples::Data& data) {
-  return nn::accuracy(samples::outputs_of(model, data.test), data.test.targets);
+double DigitsTask::evaluate(const Tensor& outputs, const samples::Data& data) {
+  return nn::accuracy(outputs, data.test.targets);
 }
 
 }  // namespace sotto::mnist

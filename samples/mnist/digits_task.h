@@ -21,7 +21,7 @@ class DigitsTask final : public samples::Task {
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(nn::Module& model, const samples::Data& data) override;
+  double evaluate(const Tensor& outputs, const samples::Data& data) override;
 
  private:
   std::string folder_;  // of MNIST's files; empty: digits drawn by the program

@@ -235,7 +235,12 @@ std::string phases(const TrainingReport& report) {
   for (std::size_t k = 0; k < report.phases.size(); ++k) {
     html += phase_row(report.phases[k], k, total, largest);
   }
-  return section("Time and memory", false, html + "</table>\n");
+  html += "</table>\n";
+  if (report.communication) {
+    for (const std::string& line : report.communication->lines)
+      html += "<p>" + escape(line) + "</p>\n";
+  }
+  return section("Time and memory", false, html);
 }
 
 std::string settings(const TrainingReport& report) {

@@ -46,6 +46,20 @@ struct TrainingReport {
     std::uint64_t peak_bytes = 0;
   };
 
+  // The communication of a run of several processes, as rank 0 counted it.
+  struct Communication {
+    // All operations of one place in the program.
+    struct Place {
+      std::string name;
+      std::int64_t operations = 0;
+      std::uint64_t bytes_sent = 0, bytes_received = 0;
+      double seconds_waited = 0;
+    };
+    int ranks = 1;
+    std::vector<std::string> lines{};  // for people
+    std::vector<Place> places{};
+  };
+
   // How often each class was taken for each, on the test data.
   struct Confusion {
     std::vector<std::string> classes;
@@ -71,9 +85,10 @@ struct TrainingReport {
   std::vector<Point> points;                 // increasing in step
   std::vector<NormHistogram> norms;          // increasing in step
   std::vector<Phase> phases;
-  std::optional<PrivacyStatement> privacy;  // nullopt: trained without privacy
-  std::string no_privacy_reason;            // shown if there is no statement
-  bool measured_on_private_data = false;    // instead of held-out data
+  std::optional<Communication> communication;  // nullopt: one process
+  std::optional<PrivacyStatement> privacy;     // nullopt: trained without privacy
+  std::string no_privacy_reason;               // shown if there is no statement
+  bool measured_on_private_data = false;       // instead of held-out data
   // Non-private numbers besides those that the page finds by itself (not_private_numbers).
   std::vector<std::string> not_private;
   // The name of the measure, such as "accuracy", and whether it is a fraction, shown in percent.

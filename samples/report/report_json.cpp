@@ -47,6 +47,18 @@ json to_json(const TrainingReport::WrongPicture& picture) {
           {"probability", measured(picture.probability)}};
 }
 
+json to_json(const TrainingReport::Communication& communication) {
+  json places = json::array();
+  for (const auto& place : communication.places) {
+    places.push_back({{"name", place.name},
+                      {"operations", place.operations},
+                      {"bytes_sent", place.bytes_sent},
+                      {"bytes_received", place.bytes_received},
+                      {"seconds_waited", measured(place.seconds_waited)}});
+  }
+  return {{"ranks", communication.ranks}, {"lines", communication.lines}, {"places", places}};
+}
+
 template <class T>
 json all(const std::vector<T>& values) {
   json list = json::array();
@@ -84,7 +96,8 @@ json to_json(const TrainingReport& report) {
            report.generated_text.empty() ? json(nullptr) : json(report.generated_text)},
           {"points", points},
           {"norms", all(report.norms)},
-          {"phases", all(report.phases)}};
+          {"phases", all(report.phases)},
+          {"communication", report.communication ? to_json(*report.communication) : json(nullptr)}};
 }
 
 }  // namespace sotto

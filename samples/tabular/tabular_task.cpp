@@ -14,7 +14,6 @@
 #include "samples/report/report.h"
 #include "samples/tabular/people.h"
 #include "samples/tabular/results.h"
-#include "samples/training/evaluation.h"
 
 namespace sotto::tabular {
 
@@ -173,8 +172,11 @@ Var TabularTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return squared_error(outputs, tape.input(batch.targets));
 }
 
-double TabularTask::evaluate(nn::Module& model, const samples::Data& data) {
-  const Tensor outputs = outputs_of_rows(model, data.test);
+Var TabularTask::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return forward_rows(dynamic_cast<Network&>(model), tape, batch);
+}
+
+double TabularTask::evaluate(const Tensor& outputs, const samples::Data& data) {
   if (schema_->classes().empty()) return nn::mean_squared_error(outputs, data.test.targets);
   return nn::accuracy(outputs, data.test.targets);
 }
@@ -187,8 +189,9 @@ std::map<std::string, std::string> TabularTask::metadata() const {
   return {{model_key, model.dump()}};
 }
 
-void TabularTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
-  describe_results(outputs_of_rows(model, data.test), data.test.targets, *schema_, report);
+void TabularTask::describe(nn::Module& /*model*/, const Tensor& outputs, const samples::Data& data,
+                           TrainingReport& report) {
+  describe_results(outputs, data.test.targets, *schema_, report);
 }
 
 }  // namespace sotto::tabular

@@ -31,9 +31,11 @@ class TabularTask final : public samples::Task {
   std::optional<StandardizeOptions> standardize(nn::Module& model) const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(nn::Module& model, const samples::Data& data) override;
+  Var outputs(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  double evaluate(const Tensor& outputs, const samples::Data& data) override;
   std::map<std::string, std::string> metadata() const override;
-  void describe(nn::Module& model, const samples::Data& data, TrainingReport& report) override;
+  void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                TrainingReport& report) override;
 
  private:
   samples::Data made_up(const samples::Settings& settings) const;

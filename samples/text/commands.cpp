@@ -31,7 +31,7 @@ int evaluate(int argc, const char* const* argv) {
   const Dataset rows = prepared(saved.model, read_text(saved.model, data).data);
   check(rows.size() > 0, "--data: {} has no text", data);
   TrainingReport report;
-  describe_results(*saved.network, saved.model, rows, report);
+  describe_results(saved.model, outputs_of_rows(saved.model, *saved.network, rows), rows, report);
   samples::print("{} units\n", rows.unit_count());
   samples::print_results(report, "units");
   if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
@@ -54,7 +54,8 @@ int predict(int argc, const char* const* argv) {
   check(!saved.model.generates(), "--model: {} generates text and knows no classes", model);
   const Dataset rows = read_text_files({&data, 1}, saved.model.text_options()).data;
   check(rows.size() > 0, "--data: {} has no text", data);
-  const std::string text = predictions(scores_of_units(*saved.network, rows), saved.model.classes);
+  const Tensor outputs = outputs_of_rows(saved.model, *saved.network, rows);
+  const std::string text = predictions(scores_of_units(outputs, rows), saved.model.classes);
   samples::write_text({out, text});
   samples::print("{} predictions in {}\n", rows.unit_count(), out);
   return 0;

@@ -22,13 +22,23 @@ bool begins_unit(const Dataset& rows, std::size_t k) {
 
 }  // namespace
 
-Tensor scores_of_units(nn::Module& model, const Dataset& rows) {
-  auto& network = dynamic_cast<Network&>(model);
-  const Tensor all = samples::outputs_of(model, rows, [&](Tape& tape, const Dataset& part) {
-    return log_softmax(forward_rows(network, tape, part), 1);
+Var outputs_of_part(const TextModel& model, nn::Module& network, Tape& tape, const Dataset& part) {
+  const Var outputs = forward_rows(dynamic_cast<Network&>(network), tape, part);
+  if (!model.generates()) return log_softmax(outputs, 1);
+  return sum(
+      cross_entropy_elements(outputs, part.targets, {.class_axis = 2, .ignore_index = ignored}),
+      {1});
+}
+
+Tensor outputs_of_rows(const TextModel& model, nn::Module& network, const Dataset& rows) {
+  return samples::outputs_of(network, rows, [&](Tape& tape, const Dataset& part) {
+    return outputs_of_part(model, network, tape, part);
   });
-  const auto classes = static_cast<std::size_t>(all.shape()[1]);
-  const std::vector<float> of_rows = all.to_vector<float>();
+}
+
+Tensor scores_of_units(const Tensor& outputs, const Dataset& rows) {
+  const auto classes = static_cast<std::size_t>(outputs.shape()[1]);
+  const std::vector<float> of_rows = outputs.to_vector<float>();
   std::vector<float> scores;
   float of_unit = 0;  // rows
   for (std::size_t k = 0; k < of_rows.size() / classes; ++k) {
@@ -40,7 +50,7 @@ Tensor scores_of_units(nn::Module& model, const Dataset& rows) {
     }
   }
   const auto units = static_cast<std::int64_t>(scores.size() / classes);
-  return Tensor::from(scores, {units, all.shape()[1]});
+  return Tensor::from(scores, {units, outputs.shape()[1]});
 }
 
 Tensor classes_of_units(const Dataset& rows) {
@@ -52,28 +62,22 @@ Tensor classes_of_units(const Dataset& rows) {
   return Tensor::from(of_units, {std::ssize(of_units)});
 }
 
-double nats_per_character(nn::Module& model, const Dataset& rows) {
-  auto& network = dynamic_cast<Network&>(model);
-  const Tensor sums = samples::outputs_of(model, rows, [&](Tape& tape, const Dataset& part) {
-    return sum(cross_entropy_elements(forward_rows(network, tape, part), part.targets,
-                                      {.class_axis = 2, .ignore_index = ignored}),
-               {1});
-  });
+double nats_per_character(const Tensor& outputs, const Dataset& rows) {
   double nats = 0, count = 0;
-  for (const float sum : sums.to_vector<float>()) nats += sum;
+  for (const float sum : outputs.to_vector<float>()) nats += sum;
   for (const std::int64_t length : rows.field("lengths").to_vector<std::int64_t>())
     count += static_cast<double>(length);
   return nats / count;
 }
 
-void describe_results(nn::Module& network, const TextModel& model, const Dataset& rows,
+void describe_results(const TextModel& model, const Tensor& outputs, const Dataset& rows,
                       TrainingReport& report) {
   if (!model.generates()) {
-    samples::describe_classes(scores_of_units(network, rows), classes_of_units(rows), model.classes,
+    samples::describe_classes(scores_of_units(outputs, rows), classes_of_units(rows), model.classes,
                               report);
     return;
   }
-  const double nats = nats_per_character(network, rows);
+  const double nats = nats_per_character(outputs, rows);
   report.results.push_back({"nats per character", samples::measure_text(nats)});
   report.results.push_back({"perplexity", samples::measure_text(std::exp(nats))});
 }

@@ -8,19 +8,25 @@
 
 namespace sotto::text {
 
-// The scores of each unit's classes, [units, classes] on the CPU: the mean over its rows of the
-// logarithms of the probabilities. `rows` are prepared (text_model.h), and those of a unit follow
-// each other. The model must be a Network.
-Tensor scores_of_units(nn::Module& model, const Dataset& rows);
+// What a row's results are computed from: the logarithms of the classes' probabilities, [n,
+// classes], or of a model that writes the sum over the row's symbols of the negative logarithms of
+// theirs, [n]. The module must be a Network, and the rows prepared (text_model.h).
+Var outputs_of_part(const TextModel& model, nn::Module& network, Tape& tape, const Dataset& part);
+// Those of all rows, on the CPU.
+Tensor outputs_of_rows(const TextModel& model, nn::Module& network, const Dataset& rows);
+
+// The scores of each unit's classes, [units, classes]: the mean over its rows, which follow each
+// other, of the logarithms of the probabilities.
+Tensor scores_of_units(const Tensor& outputs, const Dataset& rows);
 // The class of each unit.
 Tensor classes_of_units(const Dataset& rows);
 
 // The mean over all symbols, ends of units included, of the negative logarithm of the probability
 // that the language model gave to the symbol.
-double nats_per_character(nn::Module& model, const Dataset& rows);
+double nats_per_character(const Tensor& outputs, const Dataset& rows);
 
 // Adds the measures on the prepared rows to the report's results, and the confusion matrix.
-void describe_results(nn::Module& network, const TextModel& model, const Dataset& rows,
+void describe_results(const TextModel& model, const Tensor& outputs, const Dataset& rows,
                       TrainingReport& report);
 
 // Lines of CSV: the number of the unit, from 1, its predicted class, and each class's probability.

@@ -223,17 +223,22 @@ Var TextTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return cross_entropy(outputs, batch.targets, {.class_axis = 2, .ignore_index = ignored});
 }
 
-double TextTask::evaluate(nn::Module& model, const samples::Data& data) {
-  if (model_.generates()) return nats_per_character(model, data.test);
-  return nn::accuracy(scores_of_units(model, data.test), classes_of_units(data.test));
+Var TextTask::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return outputs_of_part(model_, model, tape, batch);
+}
+
+double TextTask::evaluate(const Tensor& outputs, const samples::Data& data) {
+  if (model_.generates()) return nats_per_character(outputs, data.test);
+  return nn::accuracy(scores_of_units(outputs, data.test), classes_of_units(data.test));
 }
 
 std::map<std::string, std::string> TextTask::metadata() const {
   return {{model_key, to_json(model_).dump()}};
 }
 
-void TextTask::describe(nn::Module& model, const samples::Data& data, TrainingReport& report) {
-  describe_results(model, model_, data.test, report);
+void TextTask::describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                        TrainingReport& report) {
+  describe_results(model_, outputs, data.test, report);
   if (!model_.generates()) return;
   report.generated_text = generate_text(dynamic_cast<Network&>(model), model_, {});
 }

@@ -81,22 +81,6 @@ json entry(const TensorFile& file, const std::string& key) {
   return json::parse(found->second);
 }
 
-Checkpoint parse_checkpoint(const TensorFile& file, const std::string& program) {
-  Checkpoint checkpoint{.program = program};
-  checkpoint.all_settings = entry(file, settings_key(program));
-  check(checkpoint.all_settings.is_object(), "the settings are {}",
-        checkpoint.all_settings.type_name());
-  checkpoint.settings = settings_from_json(checkpoint.all_settings);
-  validate(checkpoint.settings);
-  read_progress(entry(file, progress_key(program)), checkpoint);
-  check(checkpoint.ledger.has_value() == checkpoint.settings.privacy,
-        "a ledger's mark belongs to private runs");
-  for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
-  checkpoint.engine.metadata = file.metadata;
-  checkpoint.verified = file.verified;
-  return checkpoint;
-}
-
 // Runs `parse`, and turns its complaints about the file's contents into a SystemFailure.
 template <class Parse>
 auto parse_file(const std::string& path, const char* what, Parse&& parse) {
@@ -157,15 +141,37 @@ Statistics parse_statistics(const json& object, std::int64_t last_step) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  TensorFile file{.tensors = {}, .metadata = checkpoint.engine.metadata};
-  for (const auto& [name, tensor] : checkpoint.engine.tensors)
-    file.tensors[std::string(engine_prefix) + name] = tensor;
+Checkpoint parse_checkpoint(const TensorFile& file, const std::string& program) {
+  Checkpoint checkpoint{.program = program};
+  checkpoint.all_settings = entry(file, settings_key(program));
+  check(checkpoint.all_settings.is_object(), "the settings are {}",
+        checkpoint.all_settings.type_name());
+  checkpoint.settings = settings_from_json(checkpoint.all_settings);
+  validate(checkpoint.settings);
+  read_progress(entry(file, progress_key(program)), checkpoint);
+  check(checkpoint.ledger.has_value() == checkpoint.settings.privacy,
+        "a ledger's mark belongs to private runs");
+  for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
+  checkpoint.engine.metadata = file.metadata;
+  checkpoint.verified = file.verified;
+  return checkpoint;
+}
+
+TensorFile without_engine(const Checkpoint& checkpoint) {
+  TensorFile file;
   file.metadata[settings_key(checkpoint.program)] = checkpoint.all_settings.dump();
   file.metadata[progress_key(checkpoint.program)] = progress_json(checkpoint).dump();
   for (const auto& [prefix, tensors] : parts) {
     for (const auto& [name, tensor] : checkpoint.*tensors) file.tensors[prefix + name] = tensor;
   }
+  return file;
+}
+
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  TensorFile file = without_engine(checkpoint);
+  file.metadata.insert(checkpoint.engine.metadata.begin(), checkpoint.engine.metadata.end());
+  for (const auto& [name, tensor] : checkpoint.engine.tensors)
+    file.tensors[std::string(engine_prefix) + name] = tensor;
   file.metadata.emplace(secret_key, "of training without privacy; publish the model alone");
   save_safetensors(path, file);
 }

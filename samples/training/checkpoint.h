@@ -51,6 +51,11 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 // Throws SystemFailure when the file cannot be read or is not a checkpoint of the program.
 Checkpoint load_checkpoint(const std::string& path, const std::string& program);
 
+// The file's contents without the engine's state, for the other ranks, and the checkpoint that they
+// make of it.
+TensorFile without_engine(const Checkpoint& checkpoint);
+Checkpoint parse_checkpoint(const TensorFile& file, const std::string& program);
+
 // The paths of the files beside the model, whose path the user gives.
 std::string state_path(const std::string& model_path);
 std::string ledger_path(const std::string& model_path);

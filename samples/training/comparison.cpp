@@ -6,7 +6,8 @@
 namespace sotto::samples {
 
 std::optional<double> ordinary_measure(Task& task, const Settings& settings, const Data& data,
-                                       const std::function<bool()>& stop) {
+                                       const std::function<bool()>& stop,
+                                       const std::shared_ptr<Ranks>& ranks) {
   Settings ordinary = settings;
   ordinary.privacy = false;
   ordinary.train_size = data.train.size();
@@ -15,7 +16,7 @@ std::optional<double> ordinary_measure(Task& task, const Settings& settings, con
   ordinary.average.reset();
   task.fit_to_data(ordinary);
   Ledger unused;
-  Trainer trainer(task, ordinary, data, unused, std::nullopt);
+  Trainer trainer(task, ordinary, data, unused, std::nullopt, ranks);
   while (trainer.can_step()) {
     trainer.step();
     if (stop()) return std::nullopt;

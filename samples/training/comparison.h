@@ -12,6 +12,7 @@ namespace sotto::samples {
 // task's learning rate for it, and no averaging. Returns the task's measure on the test data. Ends
 // early, without a result, when `stop` returns true after a step.
 std::optional<double> ordinary_measure(Task& task, const Settings& settings, const Data& data,
-                                       const std::function<bool()>& stop);
+                                       const std::function<bool()>& stop,
+                                       const std::shared_ptr<Ranks>& ranks);
 
 }  // namespace sotto::samples

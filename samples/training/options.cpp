@@ -11,6 +11,7 @@
 #include <sotto/dp/ledger/ledger_text.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
+#include "samples/training/together.h"
 
 namespace sotto::samples {
 
@@ -286,15 +287,8 @@ void check_resumable(Task& task, const Options& options) {
         noise, then);
 }
 
-}  // namespace
-
-std::optional<Options> parse_options(Task& task, int argc, const char* const* argv) {
-  const nlohmann::json task_defaults = settings_json(task);
-  Options first{.settings = task.defaults()};
-  Reading names(task, first);
-  if (!names.parse(argc, argv)) return std::nullopt;
-  assign(task, task_defaults);
-  Options options{.settings = task.defaults()};
+// The preset or the checkpoint that the command line is read on top of.
+void begin_with(const Reading& names, Task& task, Options& options) {
   if (!names.preset().empty()) {
     const Preset chosen = preset(task, names.preset());
     const nlohmann::json defaults = all_settings(options.settings, task);
@@ -302,11 +296,12 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
     assign(task, chosen.task);
     options.recipe = recipe(all_settings(options.settings, task), defaults);
   }
-  if (!names.resume().empty()) {
-    options.resumed = load_saved(names.resume(), task.program());
-    options.settings = options.resumed->settings;
-    assign(task, options.resumed->all_settings);
-  }
+  if (!options.resumed) return;
+  options.settings = options.resumed->settings;
+  assign(task, options.resumed->all_settings);
+}
+
+void read_again(Task& task, int argc, const char* const* argv, Options& options) {
   const bool privacy = options.settings.privacy;
   const nlohmann::json before = all_settings(options.settings, task);
   Reading line(task, options);
@@ -321,15 +316,47 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   if (!options.settings.privacy && !options.resumed && !line.given("--lr")) {
     options.settings.learning_rate = task.ordinary_learning_rate();
   }
-  if (!names.preset().empty())
-    options.preset = compared(names.preset(), all_settings(options.settings, task), before);
+  if (!line.preset().empty())
+    options.preset = compared(line.preset(), all_settings(options.settings, task), before);
   task.prepare(options.settings);
   validate(options.settings);
   check_numbers(options);
-  check_unused(options);
-  check_continued_ledger(options);
-  check_files(options);
-  check_resumable(task, options);
+}
+
+// Refuses what several ranks do not do.
+void check_several(const Options& options) {
+  const Settings& s = options.settings;
+  check(s.device == cpu, "--device: several processes train on the CPU");
+  check(s.memory.limit == 0 || s.memory.precision || (s.privacy && !options.compare),
+        "--memory-limit: several processes need --precision, which they could choose apart");
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(Task& task, int argc, const char* const* argv, Ranks& ranks) {
+  const nlohmann::json task_defaults = settings_json(task);
+  Options first{.settings = task.defaults()}, options = first;
+  Reading names(task, first);
+  bool goes_on = false;
+  together(ranks, [&] { goes_on = names.parse(argc, argv); });
+  if (!goes_on) return std::nullopt;
+  assign(task, task_defaults);
+  if (!names.resume().empty()) {
+    options.resumed =
+        told_checkpoint(ranks, [&] { return load_saved(names.resume(), task.program()); });
+  }
+  together(ranks, [&] {
+    begin_with(names, task, options);
+    read_again(task, argc, argv, options);
+    if (ranks.size() > 1) check_several(options);
+  });
+  on_first_rank(ranks, [&] {
+    check_unused(options);
+    check_continued_ledger(options);
+    check_files(options);
+    task.check_files();
+    check_resumable(task, options);
+  });
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <sotto/core/ranks/ranks.h>
 #include "samples/training/checkpoint.h"
 #include "samples/training/task.h"
 
@@ -23,8 +24,9 @@ struct Options {
   std::int64_t save_every = 0;  // steps; 0: once an epoch
   std::int64_t eval_every = 0;
   std::int64_t write_ahead = 16;
-  int threads = 0;       // 0: all
-  bool compare = false;  // also train without privacy, for comparison
+  int threads = 0;         // of each process; 0: all that are there
+  std::string processors;  // of several processes, in words; empty: one process
+  bool compare = false;    // also train without privacy, for comparison
   bool quiet = false;
 
   // The path of the run's ledger; empty: it is in memory.
@@ -36,7 +38,8 @@ struct Options {
 // Sets the task's settings, too. Returns nullopt when the program has already answered (--help).
 // Values come from, in increasing precedence, the task's defaults, a preset or the checkpoint to
 // resume, and the command line. Throws std::invalid_argument, in one line, for a wrong argument,
-// and SystemFailure for a checkpoint that cannot be read.
-std::optional<Options> parse_options(Task& task, int argc, const char* const* argv);
+// and SystemFailure for a checkpoint that cannot be read. On several ranks all call it with the
+// same arguments, rank 0 looks at files, and an error of one is thrown on all.
+std::optional<Options> parse_options(Task& task, int argc, const char* const* argv, Ranks& ranks);
 
 }  // namespace sotto::samples

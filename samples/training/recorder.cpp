@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <span>
 
 namespace sotto::samples {
 
@@ -54,11 +56,31 @@ void Recorder::close(std::int64_t step) {
     }
     statistics_.points.push_back(point);
   }
+  clear();
+}
+
+void Recorder::clear() {
   loss_sum_ = 0;
   rows_ = 0;
   units_ = 0;
   clipped_ = 0;
   norms_.clear();
+}
+
+void Recorder::gather(Ranks& ranks) {
+  std::vector<double> own{loss_sum_, static_cast<double>(samples_), static_cast<double>(clipped_)};
+  const std::size_t sums = own.size();
+  own.insert(own.end(), norms_.begin(), norms_.end());
+  const auto all = ranks.collect("programs: losses and norms", std::as_bytes(std::span(own)));
+  if (ranks.rank() != 0) return clear();
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    std::vector<double> other(all[rank].size() / sizeof(double));
+    std::memcpy(other.data(), all[rank].data(), all[rank].size());
+    loss_sum_ += other.at(0);
+    samples_ += static_cast<std::int64_t>(other.at(1));
+    clipped_ += static_cast<std::int64_t>(other.at(2));
+    norms_.insert(norms_.end(), other.begin() + static_cast<std::ptrdiff_t>(sums), other.end());
+  }
 }
 
 void Recorder::close_norms(std::int64_t step, double clipped_fraction) {

@@ -14,12 +14,15 @@ class Recorder {
   explicit Recorder(Statistics earlier) : statistics_(std::move(earlier)) {}
 
   void add(const StepFacts& facts);
+  // Adds to rank 0's interval what the others have added, and empties theirs. Collective.
+  void gather(Ranks& ranks);
   // Ends the interval at `step`: adds one point and one histogram.
   void close(std::int64_t step);
   Statistics& statistics() { return statistics_; }
   const Statistics& statistics() const { return statistics_; }
 
  private:
+  void clear();
   void close_norms(std::int64_t step, double clipped_fraction);
 
   Statistics statistics_;

@@ -12,15 +12,18 @@
 #include <sotto/core/allocator/allocator.h>
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/io/utf8.h>
+#include <sotto/core/ranks/rank_threads.h>
 #include <sotto/core/threads/parallel.h>
 #include <sotto/dp/ledger/ledger_text.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include <sotto/dp/sampling/sampler.h>
 #include "samples/cli/program.h"
 #include "samples/training/comparison.h"
+#include "samples/training/counted_ranks.h"
 #include "samples/training/progress.h"
 #include "samples/training/recorder.h"
 #include "samples/training/summary.h"
+#include "samples/training/together.h"
 
 namespace sotto::samples {
 
@@ -36,7 +39,7 @@ std::int64_t interval(std::int64_t asked, const Settings& settings) {
   return std::max<std::int64_t>(1, std::llround(1 / epochs_of(settings, 1)));
 }
 
-Ledger make_ledger(const Options& options) {
+Ledger open_ledger(const Options& options) {
   const LedgerHeader header = header_of(options.settings);
   const std::string path = options.ledger_file();
   if (path.empty() || !options.settings.privacy) return Ledger(header);
@@ -44,6 +47,10 @@ Ledger make_ledger(const Options& options) {
   // A ledger that the run continues exists, and one that counts nothing may (options.cpp).
   return std::filesystem::exists(path) ? Ledger::open(path, options.write_ahead)
                                        : Ledger::create(path, header, options.write_ahead);
+}
+
+Ledger make_ledger(const Options& options, const std::shared_ptr<Ranks>& ranks) {
+  return Ledger::on_rank_0(ranks, [&] { return open_ledger(options); });
 }
 
 // A resumed run that kept statistics keeps them.
@@ -59,19 +66,21 @@ Statistics earlier_statistics(const Options& options) {
 
 class Session {
  public:
-  Session(Task& task, const Options& options, const Data& data)
+  Session(Task& task, const Options& options, const Data& data, const std::shared_ptr<Ranks>& ranks)
       : task_(task),
         data_(data),
         options_(options),
-        statistics_(earlier_statistics(options_)),
-        ledger_(make_ledger(options_)),
-        trainer_(task, options_.settings, data, ledger_, options_.resumed),
+        ranks_(ranks->size() > 1 ? std::make_shared<CountedRanks>(ranks) : nullptr),
+        statistics_(leads() ? earlier_statistics(options_) : Statistics{}),
+        ledger_(make_ledger(options_, ranks_)),
+        trainer_(task, options_.settings, data, ledger_, options_.resumed, ranks_),
         progress_(plan()),
         start_(std::chrono::steady_clock::now()) {
+    if (options_.resumed) history_ = options_.resumed->history;
+    if (!leads()) return;
     options_.statistics = keeps_statistics(options_);
     if (!options_.resumed) return;
     remove_leftovers(options_.save);  // nobody else goes on with this run
-    history_ = options_.resumed->history;
     if (const auto& mark = options_.resumed->ledger)
       lost_releases_ = ledger_.run_releases() - mark->releases;
   }
@@ -82,9 +91,9 @@ class Session {
       standardize();
       save();
     }
-    while (caught_signal == 0 && trainer_.can_step()) step();
+    while (!stopped() && trainer_.can_step()) step();
     finish();
-    return caught_signal == 0 ? 0 : 128 + caught_signal;
+    return stopped() ? 128 + signal_ : 0;
   }
 
  private:
@@ -97,7 +106,13 @@ class Session {
             .batch = s.batch,
             .measure = trainer_.task().measure(),
             .held_out = held_out(s),
-            .quiet = options_.quiet};
+            .quiet = options_.quiet || !leads()};
+  }
+  bool leads() const { return !ranks_ || ranks_->rank() == 0; }
+  // True once this process, or any rank, has got a signal. Collective.
+  bool stopped() {
+    if (signal_ == 0) signal_ = ranks_ ? largest(*ranks_, caught_signal) : caught_signal;
+    return signal_ != 0;
   }
   Progress::State state() {
     Progress::State state{.step = trainer_.steps_made(), .epsilon = shown_epsilon()};
@@ -130,6 +145,8 @@ class Session {
   Task& task_;
   const Data& data_;
   Options options_;
+  std::shared_ptr<CountedRanks> ranks_;  // null: one process
+  int signal_ = 0;                       // that stopped the run
   Recorder statistics_;
   Ledger ledger_;
   Trainer trainer_;
@@ -147,6 +164,7 @@ void Session::introduce() const {
   print("{} training and {} {} samples, {}\n", s.train_size, s.test_size, held_out(s),
         printable(trainer_.task().data_text()));
   if (!options_.preset.empty()) print("preset {}\n  {}\n", options_.preset, options_.recipe);
+  if (!options_.processors.empty()) print("{}\n", options_.processors);
   if (const Engine* const engine = trainer_.engine()) {
     print(
         "private training: noise multiplier {}, clip bound {:g}, {} batches of {:.5g} samples "
@@ -174,7 +192,7 @@ void Session::introduce() const {
 
 void Session::standardize() {
   const std::int64_t columns = trainer_.standardize();
-  if (columns > 0 && !options_.quiet)
+  if (columns > 0 && leads() && !options_.quiet)
     print("means and deviations of {} columns were released with noise\n", columns);
 }
 
@@ -196,6 +214,7 @@ void Session::evaluate() {
   epsilon_ = trainer_.epsilon();
   accounted_at_ = seconds();
   history_.push_back({trainer_.steps_made(), trainer_.test_measure(), epsilon_});
+  if (ranks_) statistics_.gather(*ranks_);
   statistics_.close(trainer_.steps_made());
   progress_.evaluated(state());
 }
@@ -205,12 +224,13 @@ void Session::evaluate() {
 // file.
 void Session::save() {
   if (options_.save.empty()) return;
+  Checkpoint checkpoint = trainer_.checkpoint();
+  if (!leads()) return;
   if (options_.statistics) {
     Statistics statistics = statistics_.statistics();
     statistics.seconds = seconds();
     save_statistics(statistics_path(options_.save), statistics);
   }
-  Checkpoint checkpoint = trainer_.checkpoint();
   checkpoint.history = history_;
   save_checkpoint(state_path(options_.save), checkpoint);
   trainer_.save_model(options_.save);
@@ -226,13 +246,15 @@ void Session::finish() {
   const Outcome outcome{.measure = history_.back().measure,
                         .epochs = epochs_of(options_.settings, made),
                         .seconds = seconds(),
+                        .seconds_here = seconds() - statistics_.statistics().seconds,
+                        .steps_here = made - (options_.resumed ? options_.resumed->step : 0),
                         .history = history_,
                         .lost_releases = lost_releases_,
                         .save = options_.save,
                         .ledger = options_.ledger_file(),
                         .saved_statistics = options_.statistics};
   progress_.clear();
-  if (caught_signal != 0) {
+  if (signal_ != 0) {
     print("stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
           options_.save.empty() ? "" : "; continue with --resume " + printable(options_.save));
   }
@@ -242,9 +264,9 @@ void Session::finish() {
 }
 
 void Session::compare() {
-  if (!options_.compare || caught_signal != 0) return;
-  const auto stop = [] { return caught_signal != 0; };
-  const std::optional<double> ordinary = ordinary_measure(task_, trainer_.settings(), data_, stop);
+  if (!options_.compare || signal_ != 0) return;
+  const std::optional<double> ordinary = ordinary_measure(
+      task_, trainer_.settings(), data_, [this] { return stopped(); }, ranks_);
   if (!ordinary) return;
   const Measure measure = task_.measure();
   print("without privacy: {} {} {}, which is NOT PRIVATE\n", held_out(trainer_.settings()),
@@ -253,18 +275,22 @@ void Session::compare() {
 
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
-  const TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
+  TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
+  if (!leads()) return;
+  if (ranks_) report.communication = communication(options_.processors, *ranks_, outcome);
   write_texts({{options_.report, to_html(report)}, {options_.json, json_text(to_json(report))}});
 }
 
 }  // namespace
 
-void watch_for_signals() {
+void watch_for_signals(bool alone) {
   struct sigaction action = {}, before = {};
   action.sa_handler = note_signal;
   // without SA_RESETHAND: later output may raise it repeatedly
   sigaction(SIGPIPE, &action, nullptr);
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGUSR1, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGUSR1, &action, nullptr);
+  if (alone) action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     sigaction(signal, nullptr, &before);
     // The caller, such as nohup, chose to ignore the signal.
@@ -290,10 +316,8 @@ Data validation_of(const Data& data, const Settings& settings) {
   return {.train = std::move(train), .test = std::move(validation)};
 }
 
-}  // namespace
-
-Data prepare(Task& task, Options& options) {
-  if (options.threads > 0) set_thread_count(options.threads);
+// One rank's data, and the settings that depend on them.
+Data load_data(Task& task, Options& options) {
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
   Settings& settings = options.settings;
   Data data = loaded("--train-size, --test-size", [&] { return task.load(settings); });
@@ -301,20 +325,40 @@ Data prepare(Task& task, Options& options) {
   const std::int64_t units = data.train.unit_count();
   check(units > 1 || data.train.size() == 1,
         "--data: all {} samples belong to one unit, whose model would be noise", data.train.size());
-  check_population(options.ledger, units);
   settings.train_size = settings.privacy ? units : data.train.size();
   settings.test_size = data.test.size();
   task.fit_to_data(settings);
   validate(settings);
-  if (options.resumed) return data;
-  // Finds mistakes in the settings of a new run before the run has a ledger.
-  Ledger ledger(header_of(options.settings));
-  Trainer(task, options.settings, data, ledger, std::nullopt);
   return data;
 }
 
-int run(Task& task, const Options& options, const Data& data) {
-  return Session(task, options, data).run();
+}  // namespace
+
+Data prepare(Task& task, Options& options, const std::shared_ptr<Ranks>& ranks) {
+  if (ranks->size() > 1) {
+    options.processors = share_processors(*ranks, options.threads);
+  } else if (options.threads > 0) {
+    set_thread_count(options.threads);
+  }
+  Data data;
+  together(*ranks, [&] { data = load_data(task, options); });
+  if (ranks->size() > 1) check_equal(*ranks, "--data", fingerprint(data), Shown::no);
+  on_first_rank(*ranks, [&] {
+    check_population(options.ledger, data.train.unit_count());
+    task.keep(data);
+  });
+  if (options.resumed) return data;
+  // Finds mistakes in the settings of a new run before the run has a ledger.
+  together(*ranks, [&] {
+    const auto several = ranks->size() > 1 ? ranks : nullptr;
+    Ledger ledger = Ledger::on_rank_0(several, [&] { return Ledger(header_of(options.settings)); });
+    Trainer(task, options.settings, data, ledger, std::nullopt, several);
+  });
+  return data;
+}
+
+int run(Task& task, const Options& options, const Data& data, const std::shared_ptr<Ranks>& ranks) {
+  return Session(task, options, data, ranks).run();
 }
 
 }  // namespace sotto::samples

@@ -1,5 +1,6 @@
 #include "samples/training/summary.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -105,6 +106,23 @@ std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
                      seconds_text(outcome.seconds));
 }
 
+TrainingReport::Communication communication(const std::string& processors,
+                                            const CountedRanks& ranks, const Outcome& outcome) {
+  const CountedRanks::Count total = ranks.total();
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, outcome.steps_here));
+  TrainingReport::Communication all{.ranks = ranks.size()};
+  all.lines = {processors,
+               fmt::format("rank 0 sent {:.4g} kB and received {:.4g} kB for each step, and waited "
+                           "for other ranks {:.1f} % of the time",
+                           1e-3 * static_cast<double>(total.bytes_sent) / steps,
+                           1e-3 * static_cast<double>(total.bytes_received) / steps,
+                           100 * total.seconds_waited / outcome.seconds_here)};
+  for (const auto& [place, count] : ranks.counts())
+    all.places.push_back(
+        {place, count.operations, count.bytes_sent, count.bytes_received, count.seconds_waited});
+  return all;
+}
+
 TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics) {
   TrainingReport report;
   const Settings& settings = trainer.settings();
@@ -116,7 +134,7 @@ TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Stati
   report.norms = statistics.norms;
   report.phases = phase_rows(trainer);
   if (const Engine* const engine = trainer.engine()) {
-    report.privacy = statement(outcome, *engine);
+    if (trainer.leads()) report.privacy = statement(outcome, *engine);
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "samples/report/report.h"
+#include "samples/training/counted_ranks.h"
 #include "samples/training/trainer.h"
 
 namespace sotto::samples {
@@ -13,6 +14,8 @@ struct Outcome {
   double measure = 0;  // the task's, on the test data
   double epochs = 0;
   double seconds = 0;
+  double seconds_here = 0;  // without those of runs that this one resumed
+  std::int64_t steps_here = 0;
   std::vector<Checkpoint::Evaluation> history;
   // Releases that are charged although their model was lost in a crash.
   std::int64_t lost_releases = 0;
@@ -26,6 +29,11 @@ struct Outcome {
 // up.
 std::string closing_line(const Outcome& outcome, const Trainer& trainer);
 
+// The report's part about several processes: their processors, and what rank 0 moved and waited.
+TrainingReport::Communication communication(const std::string& processors,
+                                            const CountedRanks& ranks, const Outcome& outcome);
+
+// On several ranks all call it, and rank 0's is whole.
 TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics);
 
 }  // namespace sotto::samples

@@ -6,6 +6,10 @@ std::string text_of(const Measure& measure, double value) {
   return measure.percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
 }
 
+Var Task::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return model(tape.input(batch.inputs));
+}
+
 nlohmann::json settings_json(Task& task) {
   nlohmann::json values = nlohmann::json::object();
   for (const TaskSetting& setting : task.settings())

@@ -76,12 +76,16 @@ class Task {
   // Completes the settings after the command line was read, and checks them. Throws
   // std::invalid_argument or SystemFailure. Data are not read yet.
   virtual void prepare(Settings& settings) = 0;
+  // Throws std::invalid_argument for files of its own that the task could not write. Rank 0's.
+  virtual void check_files() const {}
   // Sets what depends on the number of training units, settings.train_size.
   virtual void fit_to_data(Settings& /*settings*/) const {}
   // The options of training that the settings leave without effect: it is an error to give one.
   virtual std::vector<const char*> unused_options() const { return {}; }
   // Reads or draws the data. Throws SystemFailure for files that are missing or damaged.
   virtual Data load(const Settings& settings) = 0;
+  // Writes what may serve a later load(). Rank 0's.
+  virtual void keep(const Data& /*data*/) const {}
   // True if the test data are a part of the data that privacy protects: then results on them are
   // not private, whatever the training was.
   virtual bool tests_on_private_data() const { return false; }
@@ -105,12 +109,15 @@ class Task {
   }
   // One loss for each sample of the batch, which is on the model's device.
   virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch) = 0;
-  // The measure on the test data.
-  virtual double evaluate(nn::Module& model, const Data& data) = 0;
+  // The model's outputs for test samples, one row for each.
+  virtual Var outputs(Tape& tape, nn::Module& model, const Dataset& batch);
+  // The measure on the test data, of which these are the outputs. Rank 0's.
+  virtual double evaluate(const Tensor& outputs, const Data& data) = 0;
   // Metadata of the model file, from which `predict` makes the model again.
   virtual std::map<std::string, std::string> metadata() const { return {}; }
-  // Adds results of the final model to the report.
-  virtual void describe(nn::Module& /*model*/, const Data& /*data*/, TrainingReport& /*report*/) {}
+  // Adds results of the final model, and of its outputs for the test data, to the report. Rank 0's.
+  virtual void describe(nn::Module& /*model*/, const Tensor& /*outputs*/, const Data& /*data*/,
+                        TrainingReport& /*report*/) {}
 };
 
 // The task's settings as JSON, by name, and their assignment. assign() leaves settings without an

@@ -9,7 +9,9 @@
 #include <sotto/dp/engine/training_checkpoint.h>
 #include <sotto/nn/init.h>
 #include <sotto/nn/optim/optimizer.h>
+#include <sotto/nn/optim/rank_sink.h>
 #include <sotto/nn/state.h>
+#include "samples/training/evaluation.h"
 
 namespace sotto::samples {
 
@@ -39,18 +41,20 @@ Dataset with_tensors(const Dataset& like, const std::vector<Tensor>& tensors) {
 }  // namespace
 
 Trainer::Trainer(Task& task, const Settings& settings, const Data& data, Ledger& ledger,
-                 const std::optional<Checkpoint>& resumed)
+                 const std::optional<Checkpoint>& resumed, std::shared_ptr<Ranks> ranks)
     : task_(task),
       settings_(settings),
       data_(data),
       ledger_(ledger),
+      ranks_(std::move(ranks)),
       model_(make_model(task, settings, data)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
                settings.seed),
       loader_(task.views() == 0
                   ? BatchLoader(data.train, settings.device)
                   : BatchLoader([this](auto rows) { return views_of(rows); }, settings.device)),
-      accumulation_(settings.memory, *model_) {
+      accumulation_(make_accumulation()) {
+  if (ranks_) nn::tell_values(*ranks_, model_->parameters());
   make_optimizer();
   if (settings.privacy) make_engine();
   if (!resumed) return;
@@ -105,7 +109,14 @@ void Trainer::make_engine() {
   }
   if (settings_.clip_groups == "layers")
     options.groups = layer_groups(model_->named_parameters(), settings_.clip_bound);
+  options.ranks = ranks_;
   engine_ = std::make_unique<Engine>(*model_, *optimizer_, data_.train, ledger_, options);
+}
+
+// Private steps do not use it.
+memory::Accumulation Trainer::make_accumulation() {
+  if (!ranks_ || settings_.privacy) return memory::Accumulation(settings_.memory, *model_);
+  return memory::Accumulation(settings_.memory, *model_, *ranks_);
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {
@@ -212,37 +223,57 @@ StepFacts Trainer::private_step() {
   return {statistics.loss_sum, statistics.rows, statistics.units, &statistics, std::move(bounds)};
 }
 
+std::span<const std::int64_t> Trainer::own_part(std::span<const std::int64_t> samples) const {
+  if (!ranks_) return samples;
+  const auto rank = static_cast<std::size_t>(ranks_->rank());
+  const auto ranks = static_cast<std::size_t>(ranks_->size());
+  const std::size_t begin = samples.size() * rank / ranks;
+  return samples.subspan(begin, samples.size() * (rank + 1) / ranks - begin);
+}
+
 StepFacts Trainer::ordinary_step() {
   memory::PhaseProfiler& clock = accumulation_.phases();
   clock.enter("sample");
-  const std::vector<std::int64_t> rows = rows_of(batches_.next());
-  loader_.prefetch(loader_rows(rows, step_), loader_rows(rows_of(batches_.peek()), step_ + 1));
+  const std::vector<std::int64_t> batch = batches_.next(), next = batches_.peek();
+  const std::vector<std::int64_t> rows = rows_of(own_part(batch));
+  loader_.prefetch(loader_rows(rows, step_), loader_rows(rows_of(own_part(next)), step_ + 1));
   const memory::Accumulation::Result result = accumulation_.mean_gradient(
       [&](Tape& tape, std::span<const std::int64_t> part) { return losses(tape, part); }, rows,
       *optimizer_, {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_)});
   clock.enter("update");
   optimizer_->step(result.gradients);
   clock.stop();
-  return {result.loss_sum, std::ssize(rows), std::ssize(rows)};
+  if (!leads()) return {};  // the sum is of all ranks
+  const std::int64_t rows_of_all = std::ssize(batch) * std::max<std::int64_t>(1, task_.views());
+  return {result.loss_sum, rows_of_all, rows_of_all};
 }
 
 double Trainer::test_measure() {
   accumulation_.phases().enter("evaluation");
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
-  const double measure = task_.evaluate(*model_, data_);
+  const Tensor outputs = test_outputs();
+  const double measure = leads() ? task_.evaluate(outputs, data_) : 0;
   accumulation_.phases().stop();
   return measure;
+}
+
+Tensor Trainer::test_outputs() {
+  const auto forward = [&](Tape& tape, const Dataset& part) {
+    return task_.outputs(tape, *model_, part);
+  };
+  return outputs_of(*model_, data_.test, forward, ranks_.get());
 }
 
 void Trainer::describe(TrainingReport& report) {
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
-  task_.describe(*model_, data_, report);
+  const Tensor outputs = test_outputs();
+  if (leads()) task_.describe(*model_, outputs, data_, report);
 }
 
 std::optional<double> Trainer::epsilon() const {
-  if (!engine_) return std::nullopt;
+  if (!engine_ || !leads()) return std::nullopt;
   return engine_->epsilon();
 }
 
@@ -253,7 +284,7 @@ Checkpoint Trainer::checkpoint() {
                         .step = step_,
                         .position = batches_.position()};
   if (engine_) {
-    checkpoint.ledger = ledger_.position();
+    if (leads()) checkpoint.ledger = ledger_.position();
     checkpoint.noise_multiplier = engine_->noise_multiplier();
     checkpoint.engine = engine_->state();
   }

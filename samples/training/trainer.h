@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include <sotto/core/ranks/ranks.h>
 #include <sotto/dp/engine/engine.h>
 #include <sotto/memory/accumulation.h>
 #include <sotto/memory/captured_loss.h>
@@ -15,7 +16,8 @@
 
 namespace sotto::samples {
 
-// The results of a step. NOT private: exact functions of the training data.
+// The results of a step, of several ranks this one's part of them. NOT private: exact functions of
+// the training data.
 struct StepFacts {
   double loss_sum = 0;    // over rows
   std::int64_t rows = 0;  // samples, or views of them, with a finite loss
@@ -30,8 +32,11 @@ class Trainer {
   // Private training records releases in the ledger, ordinary training does not use it. The task,
   // the data and the ledger must outlive the trainer. Continues from a checkpoint if given; throws
   // SystemFailure when it does not fit the network or the ledger.
+  //
+  // On several ranks (null: one) each makes a trainer with the same data, on a ledger by
+  // Ledger::on_rank_0, and makes all calls but epsilon() and save_model(), which are rank 0's.
   Trainer(Task& task, const Settings& settings, const Data& data, Ledger& ledger,
-          const std::optional<Checkpoint>& resumed);
+          const std::optional<Checkpoint>& resumed, std::shared_ptr<Ranks> ranks = nullptr);
 
   // Releases the means and deviations that the task's model is to have, before the first step of a
   // private run. Returns the number of columns standardised.
@@ -39,11 +44,14 @@ class Trainer {
   bool can_step() const;
   StepFacts step();
   std::int64_t steps_made() const { return step_; }
-  // The task's measure on the test data, with averaged weights if there are any.
+  // The task's measure on the test data, with averaged weights if there are any; 0 on other ranks
+  // than 0.
   double test_measure();
-  // Adds the task's results of those weights to the report.
+  // Adds the task's results of those weights to the report; on other ranks nothing.
   void describe(TrainingReport& report);
-  // The epsilon spent so far; nullopt without privacy.
+  // True on the rank that prints and writes.
+  bool leads() const { return !ranks_ || ranks_->rank() == 0; }
+  // The epsilon spent so far; nullopt without privacy, and on other ranks.
   std::optional<double> epsilon() const;
   // The checkpoint of this moment, without the history of evaluations.
   Checkpoint checkpoint();
@@ -68,7 +76,11 @@ class Trainer {
  private:
   void make_optimizer();
   void make_engine();
+  memory::Accumulation make_accumulation();
   void load(const Checkpoint& checkpoint);
+  // This rank's part of a batch.
+  std::span<const std::int64_t> own_part(std::span<const std::int64_t> samples) const;
+  Tensor test_outputs();
   std::vector<std::int64_t> rows_of(std::span<const std::int64_t> samples) const;
   std::vector<std::int64_t> loader_rows(std::span<const std::int64_t> rows,
                                         std::int64_t step) const;
@@ -82,6 +94,7 @@ class Trainer {
   Settings settings_;
   const Data& data_;
   Ledger& ledger_;
+  std::shared_ptr<Ranks> ranks_;  // null: one process
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::optional<nn::Schedule> schedule_;

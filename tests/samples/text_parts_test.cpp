@@ -94,9 +94,10 @@ TEST_CASE("the rows of a unit are scored together") {
   const TextModel model = small("classify", "gru");
   const auto network = model.make_network();
   Dataset rows = rows_of({1, 2, 0, 0, 0, 3, 3, 0, 0, 0, 4, 0, 0, 0, 0}, {2, 2, 1});
-  const auto each = text::scores_of_units(*network, rows).to_vector<float>();
+  const Tensor outputs = text::outputs_of_rows(model, *network, rows);
+  const auto each = text::scores_of_units(outputs, rows).to_vector<float>();
   rows.units = {0, 0, 1};
-  const auto both = text::scores_of_units(*network, rows).to_vector<float>();
+  const auto both = text::scores_of_units(outputs, rows).to_vector<float>();
   REQUIRE(each.size() == 9);
   REQUIRE(both.size() == 6);
   for (std::size_t c = 0; c < 3; ++c) {

@@ -47,7 +47,7 @@ class Pictures final : public samples::Task {
   void prepare(Settings& /*settings*/) override {}
   Data load(const Settings& /*settings*/) override { return {data_, data_}; }
   std::string data_text() const override { return ""; }
-  double evaluate(nn::Module& /*model*/, const Data& /*data*/) override { return 0; }
+  double evaluate(const Tensor& /*outputs*/, const Data& /*data*/) override { return 0; }
 
   std::unique_ptr<nn::Module> make_model(const Data& /*data*/, std::uint64_t /*seed*/) override {
     auto model = std::make_unique<nn::Sequential>(
