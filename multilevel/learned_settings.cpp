@@ -59,7 +59,8 @@ LearnedSettings::LearnedSettings(std::vector<Parameter*> parameters, nn::Optimiz
       weights_(weights()),
       buffer_(zeros_of(parameters_)),
       logarithms_(logarithms_of(options.initial)),
-      adam_({{.parameters = {&logarithms_}, .rule = {.learning_rate = options.rate}}}) {
+      adam_(
+          {{.parameters = {&logarithms_}, .rule = {.learning_rate = options.rate, .beta2 = 0.9}}}) {
   for (auto [tangent, learned] : {std::pair{&learning_rate_, options.learn_learning_rate},
                                   std::pair{&momentum_, options.learn_momentum},
                                   std::pair{&weight_decay_, options.learn_weight_decay}})

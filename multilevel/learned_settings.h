@@ -23,8 +23,9 @@ struct LearnedSettingsOptions {
   bool learn_learning_rate = true;  // from above 0
   bool learn_momentum = false;      // from above 0, below 1
   bool learn_weight_decay = false;  // from above 0
-  // Adam's learning rate for the logarithms of the learning rate, of the weight decay and of 1 -
-  // momentum, which stay within a factor 100 of the initial ones.
+  // Adam's learning rate (with beta2 0.9: hypergradients fall while one trains) for the logarithms
+  // of the learning rate, of the weight decay and of 1 - momentum, which stay within a factor 100
+  // of the initial ones.
   double rate = 0.02;
   // How much of the effect on earlier steps counts: 0, the last step alone, to 1, all steps (Donini
   // et al. 2020).

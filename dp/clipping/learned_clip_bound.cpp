@@ -35,7 +35,8 @@ LearnedClipBound::LearnedClipBound(std::vector<Parameter*> parameters, Parameter
       slope_((check_options(parameters_, slope, options), slope)),
       options_(options),
       logarithm_(full({1}, 0, Dtype::f64)),
-      adam_({{.parameters = {&logarithm_}, .rule = {.learning_rate = options.rate}}}) {}
+      adam_(
+          {{.parameters = {&logarithm_}, .rule = {.learning_rate = options.rate, .beta2 = 0.9}}}) {}
 
 std::vector<ClipGroup> LearnedClipBound::groups() const {
   return {{parameters_, options_.initial}, {{&slope_}, options_.share * options_.initial}};
@@ -64,13 +65,14 @@ Var LearnedClipBound::with_slope(const Var& losses) const {
   return losses + (slope - detach(slope)) * (within * products * (options_.share / norm_));
 }
 
-void LearnedClipBound::update(const Gradients& gradient) {
+void LearnedClipBound::update(const Gradients& gradient, const Gradients& v) {
   const Tensor slope = multilevel::ordered(gradient, {&slope_}).front().second;
   const auto has_slope = [&](const auto& entry) { return entry.first == &slope_; };
   check(std::ranges::any_of(gradient, has_slope), "LearnedClipBound: a gradient without the slope");
   const Gradients own = multilevel::ordered(gradient, parameters_);
   const double within = to_dtype(slope, Dtype::f64).item() * norm_ / options_.share;
-  const double derivative = (multilevel::inner_product(own, direction_) - within) / bound();
+  const double derivative =
+      (multilevel::inner_product(own, multilevel::ordered(v, parameters_)) - within) / bound();
   check(std::isfinite(derivative), "LearnedClipBound: a derivative of {}", derivative);
   derivative_ = derivative;
   // The upper loss falls along -g.

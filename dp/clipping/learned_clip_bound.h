@@ -18,7 +18,8 @@ struct LearnedClipBoundOptions {
   double initial = 1;  // the clip bound C of the first step
   // The bound of the slope's clip group, in clip bounds: all noise grows by sqrt(1 + share^2).
   double share = 0.1;
-  double rate = 0.02;  // Adam's learning rate for ln C, which stays within ln 100 of its start
+  // Adam's learning rate (with beta2 0.9) for ln C, which stays within ln 100 of its start.
+  double rate = 0.02;
 };
 
 // Learns the clip bound C by its hypergradient, for ClipRule::Kind::minimum. A step's gradient is g
@@ -35,7 +36,7 @@ struct LearnedClipBoundOptions {
 //   Engine engine(..., {.groups = learned.groups(), .bound_schedule = learned.schedule()});
 //   learned.set_direction(v);                    // before each step
 //   engine.step([&](Tape& tape, auto rows) { return learned.with_slope(losses of the rows); });
-//   learned.update(the gradient that the optimizer got);
+//   learned.update(the gradient that the optimizer got, v at the new weights);
 class LearnedClipBound {
  public:
   // The slope, a parameter of shape {1}, must not be among `parameters`, be trained with them, and
@@ -58,9 +59,11 @@ class LearnedClipBound {
   // slope is share C x_i, x_i = <v, g_i> / (C |v|) for rows within the bound and 0 for others. Runs
   // backward twice. Throws std::invalid_argument without a direction.
   Var with_slope(const Var& losses) const;
-  // Moves the bound by the gradient of the last step, of the slope too. Throws
-  // std::invalid_argument, with nothing changed, if it lacks the slope or is not finite.
-  void update(const Gradients& gradient);
+  // Moves the bound by the gradient of the last step, of the slope too, and v at the weights after
+  // it: that of the rows within the bound had to be v before it, but the noise, whose loss a larger
+  // bound adds to, shows in the new one alone. Throws std::invalid_argument, with nothing changed,
+  // if the gradient lacks the slope or is not finite.
+  void update(const Gradients& gradient, const Gradients& v);
   // <v, dg/dC> of the last update(): the change of the upper loss with C, over minus the learning
   // rate.
   double derivative() const { return derivative_; }

@@ -83,7 +83,7 @@ TEST_CASE("what is released of the bound is its derivative of the clipped sum") 
       };
       LearnedClipBound learned = net.learned(bound);
       learned.set_direction(net.direction);
-      learned.update(net.clipped(learned));
+      learned.update(net.clipped(learned), net.direction);
       const double h = 1e-6 * bound;
       const double expected = (product(bound + h) - product(bound - h)) / (2 * h);
       CHECK(learned.derivative() == Approx(expected).epsilon(1e-5).margin(1e-6));
@@ -147,7 +147,7 @@ TEST_CASE("a training that learns its bound has the events of one that does not"
     CHECK(bounds[1] == Approx(0.25 * learned.bound()));
     Gradients gradient = net.direction;
     gradient.emplace_back(net.model.slope.get(), full({1}, 0.5));
-    learned.update(gradient);
+    learned.update(gradient, net.direction);
   }
   CHECK(learned.bound() != 0.8);
   Net other(3);
@@ -169,13 +169,13 @@ TEST_CASE("a bound goes on from a state to the same bits") {
   };
   LearnedClipBound learned = net.learned(0.8), resumed = net.learned(0.8);
   for (LearnedClipBound* bound : {&learned, &resumed}) bound->set_direction(net.direction);
-  learned.update(gradient(0.1));
-  learned.update(gradient(-5));
+  learned.update(gradient(0.1), net.direction);
+  learned.update(gradient(-5), net.direction);
   resumed.load_state(learned.state());
   CHECK(resumed.bound() == learned.bound());
   CHECK(resumed.schedule().value(3, 1) == learned.schedule().value(3, 1));
-  learned.update(gradient(0.3));
-  resumed.update(gradient(0.3));
+  learned.update(gradient(0.3), net.direction);
+  resumed.update(gradient(0.3), net.direction);
   CHECK(resumed.bound() == learned.bound());
   CHECK(throws([&] { resumed.load_state({}); }, "the state has no logarithm"));
 }
@@ -197,7 +197,7 @@ TEST_CASE("a bound that cannot be learned is refused with its values") {
   CHECK(throws([&] { learned.with_slope(losses); }, "set_direction was not called"));
   CHECK(throws([&] { learned.set_direction({}); }, "a direction of norm 0"));
   learned.set_direction(net.direction);
-  CHECK(throws([&] { learned.update(net.direction); }, "without the slope"));
+  CHECK(throws([&] { learned.update(net.direction, net.direction); }, "without the slope"));
   CHECK(learned.bound() == 1);
 }
 
