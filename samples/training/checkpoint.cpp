@@ -26,7 +26,8 @@ struct Part {
 };
 constexpr Part parts[] = {{"model.", &Checkpoint::model},
                           {"optimizer.", &Checkpoint::optimizer},
-                          {"average.", &Checkpoint::average}};
+                          {"average.", &Checkpoint::average},
+                          {"learner.", &Checkpoint::learner}};
 
 template <class T>
 json or_null(const std::optional<T>& value) {

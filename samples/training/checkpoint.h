@@ -37,7 +37,7 @@ struct Checkpoint {
   // Ordinary runs: the start of the next batch.
   ShuffledBatches::Position position;
   std::vector<Evaluation> history;
-  std::map<std::string, Tensor> model, optimizer, average;
+  std::map<std::string, Tensor> model, optimizer, average, learner;
   // Private runs: Engine::state().
   TensorFile engine;
   // True if a loaded file had a checksum, which then was correct.

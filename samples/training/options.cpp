@@ -324,8 +324,9 @@ void read_again(Task& task, int argc, const char* const* argv, Options& options)
 }
 
 // Refuses what several ranks do not do.
-void check_several(const Options& options) {
+void check_several(const Task& task, const Options& options) {
   const Settings& s = options.settings;
+  check(task.on_several_ranks(), "one of several processes: this program trains in one");
   check(s.device == cpu, "--device: several processes train on the CPU");
   check(s.memory.limit == 0 || s.memory.precision || (s.privacy && !options.compare),
         "--memory-limit: several processes need --precision, which they could choose apart");
@@ -348,7 +349,7 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   together(ranks, [&] {
     begin_with(names, task, options);
     read_again(task, argc, argv, options);
-    if (ranks.size() > 1) check_several(options);
+    if (ranks.size() > 1) check_several(task, options);
   });
   on_first_rank(ranks, [&] {
     check_unused(options);

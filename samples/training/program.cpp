@@ -23,7 +23,9 @@ void check_command_line(Ranks& ranks, const std::string& program, int argc,
   check_equal(ranks, "command line", fmt::format("\"{} {}\"", program, join(words, " ")));
 }
 
-// Trains. An error that one rank meets ends all: what the others wait for does not come.
+}  // namespace
+
+// An error that one rank meets ends all: what the others wait for does not come.
 int train(Task& task, const Options& options, const Data& data,
           const std::shared_ptr<Ranks>& ranks) {
   watch_for_signals(ranks->size() == 1);
@@ -38,9 +40,14 @@ int train(Task& task, const Options& options, const Data& data,
   }
 }
 
-}  // namespace
-
 int train_program(Task& task, int argc, const char* const* argv) {
+  const Body body = [&task](const Options& options, const Data& data, const auto& ranks) {
+    return train(task, options, data, ranks);
+  };
+  return program(task, argc, argv, body);
+}
+
+int program(Task& task, int argc, const char* const* argv, const Body& body) {
   std::shared_ptr<Ranks> ranks;  // to the end, at which each waits for the others
   std::optional<Options> options;
   Data data;
@@ -54,7 +61,7 @@ int train_program(Task& task, int argc, const char* const* argv) {
   });
   if (prepared != 0 || !options) return prepared;
   return ending(
-      task.program(), [&] { return train(task, *options, data, ranks); }, failure);
+      task.program(), [&] { return body(*options, data, ranks); }, failure);
 }
 
 }  // namespace sotto::samples

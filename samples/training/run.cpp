@@ -258,6 +258,9 @@ void Session::finish() {
     print("stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
           options_.save.empty() ? "" : "; continue with --resume " + printable(options_.save));
   }
+  if (const Learner* const learner = trainer_.learner(); learner && !options_.quiet) {
+    for (const auto& [name, value] : learner->learned()) print("{}: {}\n", name, value);
+  }
   compare();
   print("{}\n", closing_line(outcome, trainer_));
   write_reports(outcome);  // last, so that a failure to write them loses nothing else

@@ -17,6 +17,7 @@
 #include <sotto/nn/data/dataset.h>
 #include <sotto/nn/data/images/augment.h>
 #include <sotto/nn/module.h>
+#include <sotto/nn/optim/optimizer.h>
 #include "samples/training/settings.h"
 
 namespace sotto {
@@ -52,6 +53,24 @@ struct Measure {
 };
 // "98.12 %", or "0.3412".
 std::string text_of(const Measure& measure, double value);
+
+// Learns settings beside a model, of what was released and of public data.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+  // Sets what it decides of the engine: clip groups and the schedule of their bounds.
+  virtual void set(EngineOptions& /*options*/) {}
+  // Called before step number `step`, which has not drawn its batch, and after it.
+  virtual void begin_step(std::int64_t /*step*/) {}
+  virtual void end_step(std::int64_t /*step*/) {}
+  // The losses of a batch, [n], given those of the task.
+  virtual Var losses(const Var& losses) { return losses; }
+  // What it learned, for people: names and values.
+  virtual std::vector<std::pair<std::string, std::string>> learned() const = 0;
+  // For checkpoints.
+  virtual std::map<std::string, Tensor> state() const = 0;
+  virtual void load_state(const std::map<std::string, Tensor>& state) = 0;
+};
 
 class Task {
  public:
@@ -109,6 +128,14 @@ class Task {
   }
   // One loss for each sample of the batch, which is on the model's device.
   virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch) = 0;
+  // False if it cannot be trained by several processes together.
+  virtual bool on_several_ranks() const { return true; }
+  // What learns beside the model in one training; null: nothing does. The arguments, of which the
+  // optimizer updates the model, outlive it.
+  virtual std::unique_ptr<Learner> make_learner(nn::Module& /*model*/, nn::Optimizer& /*optimizer*/,
+                                                const Settings& /*settings*/) {
+    return nullptr;
+  }
   // The model's outputs for test samples, one row for each.
   virtual Var outputs(Tape& tape, nn::Module& model, const Dataset& batch);
   // The measure on the test data, of which these are the outputs. Rank 0's.

@@ -56,6 +56,7 @@ Trainer::Trainer(Task& task, const Settings& settings, const Data& data, Ledger&
       accumulation_(make_accumulation()) {
   if (ranks_) nn::tell_values(*ranks_, model_->parameters());
   make_optimizer();
+  learner_ = task.make_learner(*model_, *optimizer_, settings_);
   if (settings.privacy) make_engine();
   if (!resumed) return;
   try {
@@ -110,6 +111,7 @@ void Trainer::make_engine() {
   if (settings_.clip_groups == "layers")
     options.groups = layer_groups(model_->named_parameters(), settings_.clip_bound);
   options.ranks = ranks_;
+  if (learner_) learner_->set(options);
   engine_ = std::make_unique<Engine>(*model_, *optimizer_, data_.train, ledger_, options);
 }
 
@@ -123,6 +125,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
   nn::set_parameters(*model_, checkpoint.model, "the checkpoint");
   optimizer_->load_state(checkpoint.optimizer, model_->named_parameters());
   if (average_) average_->load_state(checkpoint.average);
+  if (learner_) learner_->load_state(checkpoint.learner);
   step_ = checkpoint.step;
   if (engine_) {
     engine_->load_state(checkpoint.engine);
@@ -146,9 +149,11 @@ bool Trainer::can_step() const {
 
 StepFacts Trainer::step() {
   if (schedule_) optimizer_->follow(*schedule_, step_);
+  if (learner_) learner_->begin_step(step_);
   const StepFacts facts = engine_ ? private_step() : ordinary_step();
   ++step_;
   if (average_) average_->update();
+  if (learner_) learner_->end_step(step_ - 1);
   return facts;
 }
 
@@ -196,6 +201,7 @@ Dataset Trainer::views_of(std::span<const std::int64_t> rows) const {
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
   const Dataset batch = loader_.batch(loader_rows(rows, step_));
+  if (learner_) return learner_->losses(task_.losses(tape, *model_, batch));
   const auto max = settings_.capture ? captured_rows() : std::nullopt;
   if (!max) return task_.losses(tape, *model_, batch);
   if (!captured_) {
@@ -248,28 +254,30 @@ StepFacts Trainer::ordinary_step() {
   return {result.loss_sum, rows_of_all, rows_of_all};
 }
 
-double Trainer::test_measure() {
+double Trainer::measure(const Data& data) {
   accumulation_.phases().enter("evaluation");
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
-  const Tensor outputs = test_outputs();
-  const double measure = leads() ? task_.evaluate(outputs, data_) : 0;
+  const Tensor outputs = test_outputs(data);
+  const double measure = leads() ? task_.evaluate(outputs, data) : 0;
   accumulation_.phases().stop();
   return measure;
 }
 
-Tensor Trainer::test_outputs() {
+Tensor Trainer::test_outputs(const Data& data) {
   const auto forward = [&](Tape& tape, const Dataset& part) {
     return task_.outputs(tape, *model_, part);
   };
-  return outputs_of(*model_, data_.test, forward, ranks_.get());
+  return outputs_of(*model_, data.test, forward, ranks_.get());
 }
 
 void Trainer::describe(TrainingReport& report) {
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
-  const Tensor outputs = test_outputs();
+  const Tensor outputs = test_outputs(data_);
   if (leads()) task_.describe(*model_, outputs, data_, report);
+  if (!learner_) return;
+  for (const auto& [name, value] : learner_->learned()) report.results.push_back({name, value});
 }
 
 std::optional<double> Trainer::epsilon() const {
@@ -291,6 +299,7 @@ Checkpoint Trainer::checkpoint() {
   checkpoint.model = nn::parameter_tensors(*model_);
   checkpoint.optimizer = optimizer_->state(model_->named_parameters());
   if (average_) checkpoint.average = average_->state();
+  if (learner_) checkpoint.learner = learner_->state();
   return checkpoint;
 }
 

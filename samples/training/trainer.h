@@ -46,7 +46,9 @@ class Trainer {
   std::int64_t steps_made() const { return step_; }
   // The task's measure on the test data, with averaged weights if there are any; 0 on other ranks
   // than 0.
-  double test_measure();
+  double test_measure() { return measure(data_); }
+  // The same on other data's test data.
+  double measure(const Data& data);
   // Adds the task's results of those weights to the report; on other ranks nothing.
   void describe(TrainingReport& report);
   // True on the rank that prints and writes.
@@ -61,7 +63,8 @@ class Trainer {
 
   Task& task() const { return task_; }
   const Settings& settings() const { return settings_; }
-  const Engine* engine() const { return engine_.get(); }  // null without privacy
+  const Learner* learner() const { return learner_.get(); }  // null without one
+  const Engine* engine() const { return engine_.get(); }     // null without privacy
   std::vector<memory::PhaseTotal> phases() const;
   // The number of batches that were made or gathered ahead.
   std::int64_t prefetched_batches() const { return loader_.hits(); }
@@ -80,7 +83,7 @@ class Trainer {
   void load(const Checkpoint& checkpoint);
   // This rank's part of a batch.
   std::span<const std::int64_t> own_part(std::span<const std::int64_t> samples) const;
-  Tensor test_outputs();
+  Tensor test_outputs(const Data& data);
   std::vector<std::int64_t> rows_of(std::span<const std::int64_t> samples) const;
   std::vector<std::int64_t> loader_rows(std::span<const std::int64_t> rows,
                                         std::int64_t step) const;
@@ -99,6 +102,7 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::optional<nn::Schedule> schedule_;
   std::unique_ptr<nn::MovingAverage> average_;
+  std::unique_ptr<Learner> learner_;
   std::unique_ptr<Engine> engine_;
   ShuffledBatches batches_;
   BatchLoader loader_;

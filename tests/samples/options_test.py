@@ -29,6 +29,8 @@ LEDGER = os.path.join(os.path.dirname(os.path.abspath(__file__)),
 SMALL = {
     "mnist": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
               "--threads", "1", *PRIVATE],
+    "tune": ["--train-size", "40", "--test-size", "10", "--public-rows", "10", "--batch-size", "8", "--steps", "1",
+             "--threads", "1", *PRIVATE],
     "audit": ["--train-size", "10", "--canaries", "64", "--batch-size", "9", "--steps", "1", "--threads",
               "1", *PRIVATE],
     "memory_profile": ["--model", "logreg", "--batch-size", "4", "--threads", "1"],

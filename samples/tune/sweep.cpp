@@ -1,0 +1,187 @@
+#include "samples/tune/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include <sotto/core/random/philox.h>
+#include <sotto/dp/accounting/ledger_epsilon.h>
+#include <sotto/dp/engine/private_selection.h>
+#include <sotto/dp/numerics/directed_rounding.h>
+#include "samples/cli/program.h"
+#include "samples/training/trainer.h"
+
+namespace sotto::tune {
+
+namespace {
+
+using samples::Data;
+using samples::Options;
+using samples::print;
+using samples::Settings;
+
+// Apart from the seeds of data and initial weights.
+constexpr std::uint64_t sweep_seed = 0x5eed;
+
+Settings with_setting(Settings settings, const SweepSetting& setting) {
+  settings.learning_rate = setting.learning_rate;
+  settings.clip_bound = setting.clip_bound;
+  return settings;
+}
+
+// The result of a training with one setting.
+struct Trained {
+  SweepSetting setting;
+  double score = 0, measure = 0;  // on the public rows, and on the test data
+};
+
+Trained trained(TuneTask& task, const Settings& common, const SweepSetting& setting,
+                const Data& data, Ledger run) {
+  task.fix_settings(setting.weight_decay);
+  samples::Trainer trainer(task, with_setting(common, setting), data, run, std::nullopt);
+  while (trainer.can_step()) trainer.step();
+  return {setting, trainer.measure({.train = data.train, .test = task.clean()}),
+          trainer.test_measure()};
+}
+
+double spent(const Ledger& ledger, const Settings& settings) {
+  return epsilon(ledger, settings.delta,
+                 accountant_factory(parse_accountant(settings.accountant), relation_of(settings)));
+}
+
+template <class... Args>
+void tell(const Options& options, fmt::format_string<const Args&...> format, const Args&... args) {
+  if (!options.quiet) print(format, args...);
+}
+
+void write_json(const Options& options, const nlohmann::json& facts) {
+  samples::write_texts({{options.json, samples::json_text(facts)}});
+}
+
+nlohmann::json json_of(const Trained& of) {
+  return {{"learning_rate", of.setting.learning_rate},
+          {"weight_decay", of.setting.weight_decay},
+          {"clip_bound", of.setting.clip_bound},
+          {"accuracy", of.measure},
+          {"public_accuracy", of.score}};
+}
+
+// Settings of each of several trainings that meet the target epsilon together.
+Settings of_each(const Settings& settings, std::int64_t trainings) {
+  if (!settings.epsilon) return settings;
+  Settings together = settings, each = settings;
+  together.steps = trainings * planned_steps(settings);
+  each.epsilon.reset();
+  each.noise_multiplier = noise_multiplier(together);
+  return each;
+}
+
+double median_of(const std::vector<Trained>& results) {
+  std::vector<double> measures;
+  for (const Trained& result : results) measures.push_back(result.measure);
+  std::ranges::sort(measures);
+  return (measures[(measures.size() - 1) / 2] + measures[measures.size() / 2]) / 2;
+}
+
+int sweep_charging_sum(TuneTask& task, const Options& options, const Data& data) {
+  const std::vector<SweepSetting> all =
+      sweep_settings(options.settings, task.weight_decay(), task.sweep());
+  const Settings each = of_each(options.settings, std::ssize(all));
+  Ledger ledger(header_of(each));
+  tell(options,
+       "{} private trainings of {} steps, noise multiplier {}: all are charged, and the sum is "
+       "what the best of them costs\n",
+       all.size(), planned_steps(each), noise_text(*each.noise_multiplier));
+  std::vector<Trained> results;
+  nlohmann::json told = nlohmann::json::array();
+  for (const SweepSetting& setting : all) {
+    results.push_back(trained(task, each, setting, data, ledger.new_run()));
+    told.push_back(json_of(results.back()));
+    tell(options, "{}: test accuracy {:.2f} %, public {:.2f} %\n", setting.text(),
+         100 * results.back().measure, 100 * results.back().score);
+  }
+  const Trained best = *std::ranges::max_element(results, {}, &Trained::score);
+  const double all_spent = spent(ledger, each), median = median_of(results);
+  print(
+      "best on public rows: {}: test accuracy {:.2f} %; median of the settings {:.2f} %; "
+      "(epsilon, delta) = ({}, {})\n",
+      best.setting.text(), 100 * best.measure, 100 * median, rounded_up(all_spent), each.delta);
+  write_json(options, {{"charge", "sum"},
+                       {"epsilon", all_spent},
+                       {"delta", each.delta},
+                       {"noise_multiplier", *each.noise_multiplier},
+                       {"median", median},
+                       {"best", json_of(best)},
+                       {"settings", told}});
+  return 0;
+}
+
+int sweep_selecting(TuneTask& task, const Options& options, const Data& data) {
+  const Settings& settings = options.settings;
+  const std::vector<SweepSetting> all = sweep_settings(settings, task.weight_decay(), task.sweep());
+  const auto runs = TruncatedNegativeBinomial::with_mean(static_cast<double>(all.size()));
+  const NeighboringRelation relation = relation_of(settings);
+  Settings each = settings;
+  EngineOptions one = engine_options(settings);
+  if (settings.epsilon) {
+    one = options_of_run(settings.train_size, one, runs, relation);
+    each.epsilon.reset();
+    each.noise_multiplier = one.noise_multiplier;
+  }
+  Ledger ledger(header_of(each));
+  tell(
+      options,
+      "private trainings of {} steps, {} in the mean, noise multiplier {}: nothing is told but the "
+      "best\n",
+      planned_steps(each), all.size(), noise_text(*each.noise_multiplier));
+  const PrivateSelection selection{runs, planned_releases(settings.train_size, one, relation)};
+  const Selected selected = select_privately(
+      ledger, std::ssize(all), selection, [&](std::int64_t setting, const Ledger& run) {
+        const Trained of = trained(task, each, all[static_cast<std::size_t>(setting)], data, run);
+        return Candidate{.released = {.metadata = {{"result", json_of(of).dump()}}},
+                         .score = of.score};
+      });
+  const auto best = nlohmann::json::parse(selected.candidate.released.metadata.at("result"));
+  const double all_spent = spent(ledger, each);
+  print("selected: {}: test accuracy {:.2f} %; (epsilon, delta) = ({}, {})\n",
+        all[static_cast<std::size_t>(selected.setting)].text(),
+        100 * best["accuracy"].get<double>(), rounded_up(all_spent), each.delta);
+  write_json(options, {{"charge", "select"},
+                       {"epsilon", all_spent},
+                       {"delta", each.delta},
+                       {"noise_multiplier", *each.noise_multiplier},
+                       {"best", best}});
+  return 0;
+}
+
+}  // namespace
+
+std::string SweepSetting::text() const {
+  return fmt::format("learning rate {:.4g}, weight decay {:.3g}, clip bound {:.4g}", learning_rate,
+                     weight_decay, clip_bound);
+}
+
+std::vector<SweepSetting> sweep_settings(const Settings& around, double weight_decay,
+                                         const Sweep& sweep) {
+  PublicRandom random(around.seed, sweep_seed);
+  const auto factor = [&] { return std::pow(sweep.range, 2 * random.uniform() - 1); };
+  std::vector<SweepSetting> all;
+  for (std::int64_t k = 0; k < sweep.settings; ++k) {
+    const double rate = around.learning_rate * factor(), decay = weight_decay * factor();
+    all.push_back({rate, decay, around.clip_bound * factor()});
+  }
+  return all;
+}
+
+int sweep(TuneTask& task, const Options& options, const Data& data) {
+  check(!options.resumed, "--sweep: a sweep cannot be resumed: what it charged stays charged");
+  check(options.report.empty(), "--sweep: has no page for --report; --json writes its results");
+  check(options.save.empty() && options.ledger.empty(),
+        "--sweep: trains for comparison, and saves nothing: not with --save or --ledger");
+  check(!options.compare, "--sweep: not with --compare");
+  return task.sweep().charge == "sum" ? sweep_charging_sum(task, options, data)
+                                      : sweep_selecting(task, options, data);
+}
+
+}  // namespace sotto::tune

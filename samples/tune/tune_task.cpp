@@ -1,0 +1,114 @@
+#include "samples/tune/tune_task.h"
+
+#include <cmath>
+
+#include "samples/cli/program.h"
+
+namespace sotto::tune {
+
+using samples::require;
+using samples::Settings;
+
+std::string TuneTask::description() const {
+  return "Trains a network to read digits with differential privacy, and learns settings, such as "
+         "the "
+         "learning rate, in the same training, by public rows.";
+}
+
+std::string TuneTask::title() const { return "Digits, with settings that were learned"; }
+
+// Settings that nobody tuned: they are what the learning and the sweep start from.
+Settings TuneTask::defaults() const {
+  return {.epsilon = 3,
+          .clip_bound = 1,
+          .epochs = 10,
+          .batch = 512,
+          .learning_rate = 0.1,
+          .momentum = 0.9,
+          .train_size = 10'000,
+          .test_size = 2'000};
+}
+
+std::vector<samples::Preset> TuneTask::presets() const {
+  Settings longer = defaults();
+  longer.train_size = 59'000;
+  longer.batch = 1024;
+  return {{"long", longer, {}}};
+}
+
+std::vector<samples::TaskSetting> TuneTask::settings() {
+  std::vector<samples::TaskSetting> all = digits_.settings();
+  all.insert(all.end(), {{"learn", &learn_},
+                         {"weight decay", &weight_decay_},
+                         {"tuning rate", &rate_},
+                         {"public rows", &public_rows_}});
+  return all;
+}
+
+void TuneTask::prepare(Settings& settings) {
+  digits_.prepare(settings);
+  learning_ = learning_of(learn_);
+  learning_.initial_weight_decay = weight_decay_;
+  learning_.rate = rate_;
+  // Without privacy there is no bound.
+  learning_.bound = learning_.bound && settings.privacy;
+  require(public_rows_ >= 1, "--public-rows", public_rows_, "a number of rows");
+  require(std::isfinite(weight_decay_) && weight_decay_ > 0, "--weight-decay", weight_decay_,
+          "a positive number");
+  require(std::isfinite(rate_) && rate_ > 0, "--tuning-rate", rate_, "a positive number");
+  require(settings.momentum > 0 || !learning_.momentum, "--momentum", settings.momentum,
+          "above 0, to learn it from");
+  require(sweep_.settings == 0 || sweep_.settings >= 2, "--sweep", sweep_.settings,
+          "a number of settings");
+  require(sweep_.range > 1 && std::isfinite(sweep_.range), "--sweep-range", sweep_.range,
+          "a factor above 1");
+  check(sweep_.settings == 0 || settings.privacy, "--sweep: needs privacy, which it charges");
+}
+
+std::vector<const char*> TuneTask::unused_options() const {
+  return {"--optimizer", "--lr-schedule", "--warmup",
+          "--clip-rule", "--clip-groups", "--adaptive-clip-quantile",
+          "--cuda-graph"};
+}
+
+samples::Data TuneTask::load(const Settings& settings) {
+  Settings with_public = settings;
+  with_public.train_size += public_rows_;
+  samples::Data data = digits_.load(with_public);
+  check(data.train.size() > public_rows_, "--public-rows: {} of {} rows leave none to train on",
+        public_rows_, data.train.size());
+  clean_ = data.train.slice(0, public_rows_);
+  data.train = data.train.slice(public_rows_, data.train.size());
+  return data;
+}
+
+std::string TuneTask::data_text() const { return digits_.data_text(); }
+
+std::unique_ptr<nn::Module> TuneTask::make_model(const samples::Data& data, std::uint64_t seed) {
+  return std::make_unique<TunedNetwork>(digits_.make_model(data, seed), learning_.bound);
+}
+
+Var TuneTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return digits_.losses(tape, model, batch);
+}
+
+std::unique_ptr<samples::Learner> TuneTask::make_learner(nn::Module& model,
+                                                         nn::Optimizer& optimizer,
+                                                         const Settings& settings) {
+  Learning learning = learning_;
+  // For --compare.
+  learning.bound = learning.bound && settings.privacy;
+  return std::make_unique<SettingsLearner>(dynamic_cast<TunedNetwork&>(model), optimizer, settings,
+                                           learning, clean_);
+}
+
+double TuneTask::evaluate(const Tensor& outputs, const samples::Data& data) {
+  return digits_.evaluate(outputs, data);
+}
+
+void TuneTask::fix_settings(double weight_decay) {
+  learning_ = learning_of("none");
+  learning_.initial_weight_decay = weight_decay;
+}
+
+}  // namespace sotto::tune

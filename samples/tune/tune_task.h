@@ -1,0 +1,60 @@
+// Digits, learned with settings that are learned in the same private training, or chosen by a
+// sweep.
+#pragma once
+
+#include <optional>
+
+#include "samples/mnist/digits_task.h"
+#include "samples/training/task.h"
+#include "samples/tune/settings_learner.h"
+
+namespace sotto::tune {
+
+// A sweep instead of one training. sum: all settings are trained and told, and all are charged.
+// select: a random number of them, and the best alone is told (select_privately).
+struct Sweep {
+  std::int64_t settings = 0;  // 0: no sweep
+  std::string charge = "sum";
+  double range = 16;  // settings are drawn from 1 / range to range times the given ones
+};
+
+class TuneTask final : public samples::Task {
+ public:
+  std::string program() const override { return "tune"; }
+  std::string description() const override;
+  std::string title() const override;
+  samples::Settings defaults() const override;
+  double ordinary_learning_rate() const override { return digits_.ordinary_learning_rate(); }
+  std::vector<samples::Preset> presets() const override;
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
+  void add_model_options(samples::CommandLine& line) override;
+  std::vector<samples::TaskSetting> settings() override;
+  void prepare(samples::Settings& settings) override;
+  std::vector<const char*> unused_options() const override;
+  samples::Data load(const samples::Settings& settings) override;
+  std::string data_text() const override;
+  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  std::unique_ptr<samples::Learner> make_learner(nn::Module& model, nn::Optimizer& optimizer,
+                                                 const samples::Settings& settings) override;
+  bool on_several_ranks() const override { return false; }
+  double evaluate(const Tensor& outputs, const samples::Data& data) override;
+
+  const Sweep& sweep() const { return sweep_; }
+  // The public rows: they guide the learning of settings, and judge the settings of a sweep.
+  const Dataset& clean() const { return clean_; }
+  double weight_decay() const { return weight_decay_; }
+  // Learns nothing from now on, and decays weights so.
+  void fix_settings(double weight_decay);
+
+ private:
+  mnist::DigitsTask digits_;
+  std::string learn_ = "lr,wd";
+  double weight_decay_ = 1e-4, rate_ = Learning{}.rate;
+  std::int64_t public_rows_ = 1000;
+  Sweep sweep_;
+  Learning learning_;
+  Dataset clean_;
+};
+
+}  // namespace sotto::tune
