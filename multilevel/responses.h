@@ -32,8 +32,9 @@ Response finite_differences(const Differences& differences = {});
 // <g_i, v> d(weight_i)/du, with inner products of the rows' gradients g_i, which are not formed.
 struct RowSlopes {
   // True: g_i and the losses are those of the last step itself, whose factors are kept until then:
-  // the derivative of that step, without an error in its learning rate. It takes one forward pass
-  // instead of three, and the bytes of the factors. Not in f16, nor with a memory limit.
+  // the derivative of that step's gradient, without an error in its learning rate. It costs about
+  // one forward pass instead of three, and the bytes of the factors of the whole batch. Not in f16,
+  // nor with a memory limit.
   bool of_step = false;
 };
 // The response of these products.
