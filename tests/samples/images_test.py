@@ -358,7 +358,7 @@ class Refusals(WithCommands, InFolder):
             self.refuse("--shift, --flip, --cutout, --jitter, --mixup: need --views", "--model", "cnn", *option)
         self.refuse("--views: 2 views of a picture are equal", "--model", "cnn", "--views", "2", "--mixup", "0.5")
         for option, value, fact in (("--cutout", "33", "from 0 to the 32"), ("--jitter", "1.5", "from 0 to 1"),
-                                    ("--mixup", "0.001", "0 or from 0.01"), ("--mixup", "nan", "0 or from 0.01")):
+                                    ("--mixup", "0.001", "0 or from 0.01"), ("--mixup", "nan", "not a finite number")):
             self.refuse(f"{option}: .*{fact}", "--model", "cnn", "--views", "2", "--flip", option, value)
         self.refuse("--shift: .*below the 32", "--model", "cnn", "--views", "4", "--shift", "32")
         self.refuse("--views: scattering", "--views", "4", "--flip")

@@ -159,8 +159,9 @@ class Training(InFolder):
             done = self.call("evaluate", "--model", name, "--data", data)
             self.assertEqual((0, ""), (done.returncode, done.stderr))
             with open(report, encoding="utf-8") as file:
-                self.assertIn(f"{100 * json.load(file)['test_accuracy']:.2f} %", done.stdout)
+                self.assertIn(f"accuracy  {json.load(file)['test_accuracy']:.4f}", re.sub(r" {3,}", "  ", done.stdout))
         noisy = ["--noise-multiplier", "2", "--delta", "1e-4", "--batch-size", "200", "--standardize"]
+        self.assertIn("resumed at step 12", self.train(*common, "--resume", self.path("embedding")))
         self.train(*common, *noisy, "--steps", "2", "--save", self.path("m"))
         before, _ = read_tensors(self.path("m"))
         self.train(*common, "--resume", self.path("m"), "--steps", "3")
