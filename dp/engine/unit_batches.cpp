@@ -107,9 +107,7 @@ void UnitBatches::set_rows(std::int64_t rows) {
   max_units_ = std::min(rows, large_batch_);
   block_limits_ = block_limits(rows);
   // One piece on a GPU, where several ranks are refused.
-  owners_.set_pieces(sampler_, padded()                ? population()
-                               : options_.rows_of_unit ? std::max<std::int64_t>(1, rows / 4)
-                                                       : block_limits_.units);
+  owners_.set_pieces(sampler_, padded() ? population() : block_limits_.units);
   physical_batches_.emplace(rows, batches);
 }
 
