@@ -4,6 +4,7 @@
 #include "core/ranks/on_rank_0.h"
 #include "dp/engine/shared_run.h"
 #include "nn/optim/optimizer.h"
+#include "nn/optim/rank_sink.h"
 #include "nn/state.h"
 
 namespace sotto::inline dp {
