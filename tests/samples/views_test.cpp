@@ -199,10 +199,11 @@ TEST_CASE("the recorded loss is the mean over the rows of units, however many th
   Pictures task(6, {1, 3, 3}, 0);
   Settings settings{.epsilon = {}, .noise_multiplier = 1, .batch = 3, .train_size = 3};
   settings.memory.physical_batch = 4;
+  settings.unit = "one user";
   Data data = task.load(settings);
   data.train.units = {7, 8, 7, 9, 7, 8};
   const TemporaryFolder folder;
-  Ledger ledger = Ledger::create(folder.path("ledger"));
+  Ledger ledger = Ledger::create(folder.path("ledger"), {.unit = settings.unit});
   samples::Trainer trainer(task, settings, data, ledger, std::nullopt);
   const auto model = task.make_model(data, 0);
   nn::set_parameters(*model, trainer.checkpoint().model, "before");
