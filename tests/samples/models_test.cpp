@@ -1,4 +1,5 @@
 // The networks of the samples.
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -138,6 +139,43 @@ TEST_CASE("ResNet-50 has the parameters that its definition gives") {
   expected += in * 10 + 10;
   CHECK(models::ResNet().parameter_count() == expected);
   CHECK(expected == 23520842);
+}
+
+TEST_CASE("standardised weights with gains are clipped as each sample alone") {
+  constexpr double bound = 0.5;
+  const auto network = models::wide_resnet();
+  network->to(Dtype::f64);
+  const models::Entry entry{
+      .name = "", .description = "", .make = nullptr, .input = {3, 8, 8}, .classes = 10};
+  const auto [inputs, labels] = entry.random_examples(3);
+  const auto losses = [&](Tape& tape, std::int64_t begin, std::int64_t end) {
+    const Var x = tape.input(to_dtype(inputs.slice(0, begin, end), Dtype::f64));
+    return cross_entropy((*network)(x), labels.slice(0, begin, end));
+  };
+  std::map<const Parameter*, Tensor> expected;
+  for (std::int64_t sample = 0; sample < 3; ++sample) {
+    Tape tape;
+    SumSink sink;
+    tape.backward(losses(tape, sample, sample + 1), sink);
+    double squares = 0;
+    for (const auto& [parameter, gradient] : sink.gradients())
+      for (const double value : gradient.to_vector<double>()) squares += value * value;
+    const double factor = std::min(1.0, bound / std::sqrt(squares));
+    for (const auto& [parameter, gradient] : sink.gradients()) {
+      Tensor& sum = expected[parameter];
+      if (!sum.defined()) sum = zeros_like(gradient);
+      axpby(factor, gradient, 1, sum);
+    }
+  }
+  Tape tape({.private_data = true});
+  Clipper clipper(flat_group(network->parameters(), bound));
+  clipper.add(tape, losses(tape, 0, 3));
+  REQUIRE(clipper.sums_for_tests().size() == expected.size());
+  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+    const std::vector<double> got = sum.to_vector<double>();
+    const std::vector<double> want = expected.at(parameter).to_vector<double>();
+    for (std::size_t k = 0; k < got.size(); ++k) REQUIRE(std::abs(got[k] - want[k]) <= 1e-9);
+  }
 }
 
 TEST_CASE("a small residual network trains privately") {
