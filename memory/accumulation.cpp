@@ -86,7 +86,7 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model,
   check(policy.limit == 0 || policy.precision,
         "Accumulation: ranks need a policy with a precision");
   parameters_ = std::move(parameters);
-  ranks_ = &ranks;
+  if (ranks.size() > 1) ranks_ = &ranks;
 }
 
 std::optional<std::int64_t> Accumulation::physical_batch() const {

@@ -103,7 +103,7 @@ class Accumulation {
   Policy policy_;
   nn::Module* model_;                   // null: activation checkpoints cannot be set
   std::vector<Parameter*> parameters_;  // that ranks sum gradients of
-  Ranks* ranks_ = nullptr;              // null: one process
+  Ranks* ranks_ = nullptr;              // null: one rank
   Dtype precision_;
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;
