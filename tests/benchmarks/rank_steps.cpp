@@ -255,7 +255,9 @@ void report(std::vector<Kind>& kinds, Ranks& all, json line, const Options& opti
 void measure(const models::Entry& entry, const std::string& mode, const Options& options,
              const std::shared_ptr<Ranks>& ranks, const std::shared_ptr<Ranks>& planted) {
   std::vector<Kind> kinds;
-  if (!options.together_only) kinds.push_back({"alone", nullptr});
+  // One of several processes that were launched together may not train privately by itself.
+  const bool may_be_alone = options.ranks > 0 || ranks->size() == 1;
+  if (may_be_alone && !options.together_only) kinds.push_back({"alone", nullptr});
   kinds.push_back({"together", std::make_shared<CountedRanks>(ranks)});
   if (planted) kinds.push_back({"planted", std::make_shared<CountedRanks>(planted)});
   std::size_t parameter_bytes = 0;
