@@ -93,10 +93,29 @@ TEST_CASE("blocks for fewer units lie within those for more, and rows count") {
   CHECK(none.ends().empty());
 }
 
+TEST_CASE("units of different owners share no block, and an owner's blocks are its units' alone") {
+  const std::vector<std::int64_t> own = numbers(30), others = numbers(41, 1);
+  const auto blocks_of = [&](const std::vector<std::int64_t>& second) {
+    std::vector<std::int64_t> units = own, owners(own.size(), 3);
+    units.insert(units.end(), second.begin(), second.end());
+    owners.resize(units.size(), 8);
+    const SumBlocks blocks(units, {}, {.units = 12}, owners);
+    return blocks.ends();
+  };
+  const SumBlocks of_own(own, {}, {.units = 12});
+  const std::vector<std::int64_t> alone = of_own.ends();
+  const std::vector<std::int64_t> both = blocks_of(others), fewer = blocks_of(numbers(5));
+  CHECK(std::equal(alone.begin(), alone.end(), both.begin()));
+  CHECK(std::equal(alone.begin(), alone.end(), fewer.begin()));
+  CHECK(both.size() > alone.size());
+}
+
 TEST_CASE("units out of order, and empty blocks, are refused") {
   CHECK_THROWS_AS(SumBlocks(std::vector<std::int64_t>{1, 0}, {}, {}), std::invalid_argument);
   CHECK_THROWS_AS(SumBlocks(std::vector<std::int64_t>{1, 1}, {}, {}), std::invalid_argument);
   CHECK_THROWS_AS(SumBlocks(numbers(2), {}, {.units = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(SumBlocks(numbers(2), {}, {}, std::vector<std::int64_t>{1, 0}),
+                  std::invalid_argument);
   CHECK_THROWS_AS(SumBlocks(numbers(2), std::vector<std::int64_t>{1}, {}), std::invalid_argument);
 }
 
