@@ -6,6 +6,7 @@
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/host_device/row_arrays.h"
 
 namespace sotto {
 
@@ -63,6 +64,14 @@ void set_cpu_backend(Backend& backend) { current() = &backend; }
 void set_cpu_engine(CpuEngine engine) {
   check(has_cpu_engine(engine), "set_cpu_engine: oneDNN was not built in");
   current() = engine_backend(engine);
+}
+
+void Backend::squared_row_norms(std::span<const RowNorms> all) {
+  for (const RowNorms& one : all) row_dot(one.x, one.x, one.y);
+}
+
+void Backend::add_all_rounded(std::span<const RoundedRows> all, View w) {
+  for (const RoundedRows& one : all) add_rounded(one.x, w, one.spacing, one.y);
 }
 
 }  // namespace sotto

@@ -22,11 +22,15 @@ namespace sotto {
 
 class RoundedGaussian;
 struct ChaChaStream;
+struct BoundedTerms;
+struct CancelledSquares;
 struct ClassTargets;
 struct ClipRule;
 struct FusedAttention;
 struct FusedAttentionGrad;
 struct LstmLayer;
+struct RoundedRows;
+struct RowNorms;
 struct UpdateArray;
 
 // Throughput figures for the choice between ghost norms and materialized per-sample gradients
@@ -247,6 +251,21 @@ class Backend {
   // element was left unchanged because of fault k + 1 (UpdateFault); arrays without noise do not
   // touch it.
   virtual void update(std::span<const UpdateArray> arrays, View faults) = 0;
+
+  // Clipping. For several parameters the bounds of each sample's terms (term_bounds.h).
+  virtual void term_bounds(std::span<const BoundedTerms> parameters) = 0;
+  // Adds 1 to marks[n], f64, where squares[n] is cancelled (term_bounds.h).
+  virtual void mark_cancelled(const CancelledSquares& squares, View marks) = 0;
+
+  // Several arrays at once, each of any floating-point type and without gaps.
+  // y[k] = 1 if arrays[k] holds NaN or infinity, else 0; y f64, row-major.
+  virtual void mark_nonfinite(std::span<const View> arrays, View y) = 0;
+  // Writes zeros.
+  virtual void zero_all(std::span<const View> arrays) = 0;
+  // Several row_dot(x, x, y), and several add_rounded() with the same weights (row_arrays.h), in
+  // few launches. The defaults are one call each.
+  virtual void squared_row_norms(std::span<const RowNorms> all);
+  virtual void add_all_rounded(std::span<const RoundedRows> all, View w);
 };
 
 // The backend of a device. Throws std::invalid_argument, with the reason, if there is none.

@@ -14,6 +14,7 @@
 #include "kernels/host_device/class_targets.h"
 #include "kernels/host_device/lstm_layer.h"
 #include "kernels/host_device/optimizer_update.h"
+#include "kernels/host_device/term_bounds.h"
 
 namespace sotto {
 
@@ -221,6 +222,27 @@ class ProfiledBackend : public Backend {
                     View y) override {
     measure("clip_factors", count(terms), {terms, settings, y},
             [&] { inner_.clip_factors(rule, margin, terms, settings, y); });
+  }
+  void term_bounds(std::span<const BoundedTerms> parameters) override {
+    std::vector<View> operands;
+    double terms = 0;
+    for (const BoundedTerms& one : parameters) {
+      operands.insert(operands.end(), {one.a, one.b, one.error_bounds, one.term_norms});
+      terms += count(one.b);
+    }
+    measure("term_bounds", terms, operands, [&] { inner_.term_bounds(parameters); });
+  }
+  void mark_cancelled(const CancelledSquares& squares, View marks) override {
+    measure("mark_cancelled", count(marks), {squares.squares, squares.a, squares.b, marks},
+            [&] { inner_.mark_cancelled(squares, marks); });
+  }
+  void mark_nonfinite(std::span<const View> arrays, View y) override {
+    std::vector<View> operands(arrays.begin(), arrays.end());
+    operands.push_back(y);
+    measure("mark_nonfinite", 0, operands, [&] { inner_.mark_nonfinite(arrays, y); });
+  }
+  void zero_all(std::span<const View> arrays) override {
+    measure("zero_all", 0, {arrays.begin(), arrays.end()}, [&] { inner_.zero_all(arrays); });
   }
   void conv(View x, View w, View bias, const Window& window, View y) override {
     measure("conv", conv_flops(y, x, window), {x, w, y},

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/check_finite.h"
 
 namespace sotto::memory {
 
@@ -13,10 +14,13 @@ namespace {
 // A sample's gradient often has norm about 1, and the range of f16 ends at 2^16.
 constexpr double first_in_f16 = 0x1p8;
 
-}  // namespace
+bool all_finite(const Gradients& gradients) {
+  std::vector<Tensor> tensors;
+  for (const auto& [parameter, gradient] : gradients) tensors.push_back(gradient);
+  return nn::all_finite(tensors);
+}
 
-// x - x is zero unless x is NaN or infinite, and then NaN.
-bool all_finite(const Tensor& x) { return sum(sub(x, x)).item() == 0; }
+}  // namespace
 
 void check_loss_scale(double scale) {
   int exponent = 0;
@@ -42,8 +46,7 @@ std::optional<Gradients> LossScale::unscaled(const Gradients& gradients) {
         "loss scale: a scale that moves on_release is for private training");
   const double factor = 1 / value_;
   if (options_.adjust == LossScaling::Adjust::on_overflow) {
-    const bool good = std::all_of(gradients.begin(), gradients.end(),
-                                  [](const auto& entry) { return all_finite(entry.second); });
+    const bool good = all_finite(gradients);
     move(good);
     if (!good) return std::nullopt;
   }

@@ -67,7 +67,5 @@ class LossScale {
 
 // Throws std::invalid_argument unless `scale` is a power of two from 2^-24 to 2^24.
 void check_loss_scale(double scale);
-// True unless an element is NaN or infinite.
-bool all_finite(const Tensor& x);
 
 }  // namespace sotto::memory

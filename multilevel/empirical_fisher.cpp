@@ -1,6 +1,7 @@
 #include "multilevel/empirical_fisher.h"
 
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/check_finite.h"
 
 namespace sotto::multilevel {
 
@@ -10,7 +11,7 @@ void EmpiricalFisher::add_product(const RowFactors& factors, const Gradients& p,
   const Tensor products = factors.products(p);
   if (!products.defined()) return;
   const double loss_scale = level_.loss_scale();
-  if (loss_scale != 1 && !memory::all_finite(products)) throw GradientOverflow();
+  if (loss_scale != 1 && !nn::all_finite({products})) throw GradientOverflow();
   const double divisor = loss_scale * loss_scale * static_cast<double>(level_.rows());
   factors.add_sum(scale(products, 1 / divisor), total);
 }

@@ -5,6 +5,7 @@
 #include "multilevel/level.h"
 #include "multilevel/responses.h"
 #include "multilevel/row_factors.h"
+#include "nn/optim/check_finite.h"
 
 namespace sotto::multilevel {
 
@@ -41,7 +42,7 @@ Slopes slopes_of(Level& lower, Pass& pass, const Gradients& v, const std::vector
   pass.tape.backward(losses, sink, lower.loss_scale());
   if (!sink.products().defined()) return {values, zeros_like(values)};
   const Tensor products = scale(sink.products(), 1 / lower.loss_scale());
-  if (lower.loss_scale() != 1 && !memory::all_finite(products)) throw GradientOverflow();
+  if (lower.loss_scale() != 1 && !nn::all_finite({products})) throw GradientOverflow();
   return {values, to_dtype(products, values.dtype())};
 }
 

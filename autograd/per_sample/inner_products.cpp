@@ -4,6 +4,7 @@
 
 #include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
+#include "kernels/host_device/term_bounds.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::detail {
@@ -23,16 +24,14 @@ std::int64_t chunk_samples(Device device, std::size_t bytes_per_sample) {
   return std::max<std::int64_t>(1, chunk_bytes(device, cpu_chunk_bytes) / each);
 }
 
-Tensor gram(const Form& f, const Form& g);
+void write_gram(const Form& f, const Form& g, const Tensor& y);
 
 // Gram products of factors of different types, which are converted to f32, a few samples at a time.
-Tensor gram_of_mixed_types(const Form& f, const Form& g) {
-  const Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.device());
+void write_gram_of_mixed_types(const Form& f, const Form& g, const Tensor& y) {
   const Form &converted = f.has_16bit_factor() ? f : g, &other = f.has_16bit_factor() ? g : f;
   converted.for_each_converted([&](const Form& chunk, std::int64_t begin, std::int64_t end) {
-    copy_into(gram(chunk, other.slice(begin, end).in_type(f.dtype())), y.slice(0, begin, end));
+    write_gram(chunk, other.slice(begin, end).in_type(f.dtype()), y.slice(0, begin, end));
   });
-  return y;
 }
 
 void gram_dot(const Outer& f, const Outer& g, const Tensor& y) {
@@ -72,82 +71,85 @@ void add_gram_of_patches(const Form& f, const Form& g, const Tensor& y) {
 }
 
 // Gram products of two outer or patches forms, or of two onehot forms.
-Tensor gram(const Form& f, const Form& g) {
-  if (f.factor_type() != g.factor_type() || !f.factor_type()) return gram_of_mixed_types(f, g);
-  const Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.device());
+void write_gram(const Form& f, const Form& g, const Tensor& y) {
+  if (f.factor_type() != g.factor_type() || !f.factor_type())
+    return write_gram_of_mixed_types(f, g, y);
   Backend& device = backend(y.device());
   if (const auto* u = f.as<OneHot>()) {
     const OneHot& v = *g.as<OneHot>();
-    device.onehot_dot(u->ids.view(), u->b.view(), v.ids.view(), v.b.view(), y.view());
-    return y;
+    return device.onehot_dot(u->ids.view(), u->b.view(), v.ids.view(), v.b.view(), y.view());
   }
   const auto *u = f.as<Outer>(), *v = g.as<Outer>();
-  if (u && v) {
-    gram_dot(*u, *v, y);
-    return y;
-  }
+  if (u && v) return gram_dot(*u, *v, y);
   device.fill(0, y.view());
   const auto* p = f.as<Patches>();
   const bool by_pixels = p && &f == &g && pixel_products_are_cheaper(*p);
   if (!by_pixels || !device.conv_gram_norms(p->dy.view(), p->x.view(), p->window, y.view()))
     add_gram_of_patches(f, g, y);
-  return y;
 }
 
-// Marks [n] the samples whose squared norm is so far below the product of their factors' that
-// rounding shows in it: 1 for them, 0 for the others and for NaN. Undefined if
-// `factor_squares` is.
-Tensor cancelled(const Tensor& squares, const Tensor& factor_squares) {
-  if (!factor_squares.defined()) return {};
-  const Tensor min_squares = scale(factor_squares, cancellation_fraction * cancellation_fraction);
-  const auto number = [&](double value) { return full({}, value, Dtype::f64, squares.device()); };
-  return where(binary(binary_index<functors::GreaterEqual>, squares, min_squares), number(0),
-               number(1));
-}
+// The squared norms [n] of a form's factors: `times` their products bounds the squared norms of its
+// gradients. b is undefined for a dense form, a for a table.
+struct FactorSquares {
+  Tensor a, b;
+  double times = 1;
+};
 
-// Upper bounds [n] of the squared norms, computed from the norms of the factors only; undefined for
-// a dense form.
-Tensor max_squared_norms(const Form& form) {
+FactorSquares factor_squares(const Form& form) {
   if (const auto* f = form.as<OneHot>()) {
-    return scale(squared_norms(f->b),
-                 f->positions() / static_cast<double>(std::max<std::int64_t>(1, f->b.size(1))));
+    return {{},
+            squared_norms(f->b),
+            f->positions() / static_cast<double>(std::max<std::int64_t>(1, f->b.size(1)))};
   }
-  if (const auto* f = form.as<Patches>()) {
-    return mul(squared_image_norms(f->dy),
-               scale(squared_image_norms(f->x), static_cast<double>(f->window.overlap())));
-  }
+  if (const auto* f = form.as<Patches>())
+    return {squared_image_norms(f->x), squared_image_norms(f->dy),
+            static_cast<double>(f->window.overlap())};
   const auto* f = form.as<Outer>();
-  return f ? mul(squared_norms(f->b), squared_norms(f->a)) : Tensor();
+  return f ? FactorSquares{squared_norms(f->a), squared_norms(f->b)} : FactorSquares{};
 }
 
-Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
-                                const Tensor& needs_f64);
+// Adds 1 to `marks` for the samples whose squared norm is so far below the bound of its factors
+// that rounding shows in it.
+void mark_cancelled(const Tensor& squares, const FactorSquares& factors, const Tensor& marks) {
+  backend(marks.device())
+      .mark_cancelled(
+          {squares.view(), factors.a.defined() ? factors.a.view() : View{}, factors.b.view(),
+           factors.times, cancellation_fraction * cancellation_fraction},
+          marks.view());
+}
 
-// Adds the marks to `needs_f64` if that is defined. Otherwise recomputes the marked inner products
-// y in f64, one sample at a time, so that none depends on which other samples are recomputed.
-void recompute_in_f64(const PerSampleGrad& f, const PerSampleGrad& g, const Tensor& marks,
-                      const Tensor& y, const Tensor& needs_f64) {
-  if (!marks.defined()) return;
-  if (needs_f64.defined()) return axpby(1, marks, 1, needs_f64);
+void write_products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
+                                    const Tensor& needs_f64, const Tensor& y);
+
+// Recomputes in f64 the inner products y of samples whose `squares` are cancelled, one sample at a
+// time, so that none depends on which other samples are recomputed; if needs_f64 is defined, marks
+// them there instead.
+void recompute_cancelled(const PerSampleGrad& f, const PerSampleGrad& g, const Tensor& squares,
+                         const FactorSquares& factors, const Tensor& y, const Tensor& needs_f64) {
+  if (!factors.b.defined()) return;
+  if (needs_f64.defined()) return mark_cancelled(squares, factors, needs_f64);
+  const Tensor marks = zeros({f.samples()}, Dtype::f64, f.device());
+  mark_cancelled(squares, factors, marks);
   const std::vector<double> marked = marks.to_vector<double>();
   for (std::int64_t id = 0; id < std::ssize(marked); ++id) {
     if (marked[static_cast<std::size_t>(id)] == 0) continue;
     const PerSampleGrad p = in_f64(f.slice(id, id + 1));
-    copy_into(&f == &g ? products_of_materialized(p, p, {})
-                       : products_of_materialized(p, in_f64(g.slice(id, id + 1)), {}),
-              y.slice(0, id, id + 1));
+    const Tensor one = y.slice(0, id, id + 1);
+    if (&f == &g)
+      write_products_of_materialized(p, p, {}, one);
+    else
+      write_products_of_materialized(p, in_f64(g.slice(id, id + 1)), {}, one);
   }
 }
 
-// Inner products of gradients that are materialized, a few samples at a time. Those of a dense form
-// with itself need no recomputation: its gradients are inputs and were not rounded here.
-Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
-                                const Tensor& needs_f64) {
+// Writes inner products of gradients that are materialized, a few samples at a time. Those of a
+// dense form with itself need no recomputation: its gradients are inputs and were not rounded here.
+void write_products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
+                                    const Tensor& needs_f64, const Tensor& y) {
   const bool same = &f == &g;
-  if (same && f.form_data().as<Patches>()) return conv_norms(f, needs_f64).squares;
+  if (same && f.form_data().as<Patches>()) return copy_into(conv_norms(f, needs_f64).squares, y);
   const std::int64_t n = f.samples(), width = f.shape().numel();
   const bool exact = f.dtype() == Dtype::f64 || (same && f.form_data().as<Dense>());
-  const Tensor y = Tensor::empty({n}, Dtype::f64, f.device());
   const std::int64_t step =
       chunk_samples(f.device(), static_cast<std::size_t>(width) * size_of(f.dtype()));
   for (std::int64_t at = 0; at < n; at += step) {
@@ -159,16 +161,15 @@ Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
     backend(y.device()).row_dot(u.view(), v.view(), part.view());
     if (exact) continue;
     const Tensor marks = needs_f64.defined() ? needs_f64.slice(0, at, end) : Tensor();
-    const Tensor max_left = max_squared_norms(left.form_data());
+    const FactorSquares max_left = factor_squares(left.form_data());
     if (same) {
-      recompute_in_f64(left, left, cancelled(part, max_left), part, marks);
+      recompute_cancelled(left, left, part, max_left, part, marks);
     } else {
-      recompute_in_f64(left, right, cancelled(squared_norms(u), max_left), part, marks);
-      const Tensor max_right = max_squared_norms(right.form_data());
-      recompute_in_f64(left, right, cancelled(squared_norms(v), max_right), part, marks);
+      recompute_cancelled(left, right, squared_norms(u), max_left, part, marks);
+      recompute_cancelled(left, right, squared_norms(v), factor_squares(right.form_data()), part,
+                          marks);
     }
   }
-  return y;
 }
 
 }  // namespace
@@ -193,19 +194,26 @@ ConvNorms conv_norms(const PerSampleGrad& f, const Tensor& needs_f64) {
   const Patches& p = *f.form_data().as<Patches>();
   const Tensor norms = conv_weight_norms(p.dy, p.x, p.window);
   const ConvNorms y{contiguous(norms.select(1, 0)), norms.select(1, 1), norms.select(1, 2)};
-  const Tensor bounds =
-      mul(y.dy_squares, scale(y.x_squares, static_cast<double>(p.window.overlap())));
-  if (f.dtype() != Dtype::f64)
-    recompute_in_f64(f, f, cancelled(y.squares, bounds), y.squares, needs_f64);
+  const FactorSquares factors{y.x_squares, y.dy_squares, static_cast<double>(p.window.overlap())};
+  if (f.dtype() != Dtype::f64) recompute_cancelled(f, f, y.squares, factors, y.squares, needs_f64);
   return y;
+}
+
+void write_inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,
+                          const Tensor& needs_f64, const Tensor& y) {
+  check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
+        "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
+  if (uses_gram_products(f, g, norm_method))
+    write_gram(f.form_data(), g.form_data(), y);
+  else
+    write_products_of_materialized(f, g, needs_f64, y);
 }
 
 Tensor inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,
                       const Tensor& needs_f64) {
-  check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
-        "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
-  return uses_gram_products(f, g, norm_method) ? gram(f.form_data(), g.form_data())
-                                               : products_of_materialized(f, g, needs_f64);
+  const Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.device());
+  write_inner_products(f, g, norm_method, needs_f64, y);
+  return y;
 }
 
 }  // namespace sotto::detail

@@ -11,6 +11,9 @@ namespace sotto::detail {
 // does not wait for the device.
 Tensor inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,
                       const Tensor& needs_f64);
+// Writes them to y [n] f64.
+void write_inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,
+                          const Tensor& needs_f64, const Tensor& y);
 
 // Squared norms [n] of a convolution's per-sample gradients, which are not written to memory, and
 // of their factors dy and x.

@@ -4,6 +4,7 @@
 
 #include "autograd/per_sample/inner_products.h"
 #include "autograd/per_sample/rounding_bounds.h"
+#include "kernels/backend.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -22,14 +23,14 @@ std::vector<double> sample_gradient(const std::vector<PerSampleGrad>& uses, std:
   return total;
 }
 
-// Squared norms of a parameter that is used several times, from the inner products of all pairs of
-// uses.
-Tensor squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
-                            const Tensor& needs_f64) {
+// Writes squared norms of a parameter that is used several times, from the inner products of all
+// pairs of uses.
+void write_squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
+                                const Tensor& needs_f64, const Tensor& total) {
   // If the norm is below this fraction of what it would be if all uses had one direction, the
   // rounding of the inner products could show in the fifth digit.
   constexpr double min_fraction = 0.02;
-  const Tensor total = zeros({uses[0].samples()}, Dtype::f64, uses[0].device());
+  backend(total.device()).fill(0, total.view());
   const Tensor max_norm = zeros_like(total);
   for (std::size_t u = 0; u < uses.size(); ++u) {
     const Tensor own = detail::inner_products(uses[u], uses[u], norm_method, needs_f64);
@@ -43,7 +44,7 @@ Tensor squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod n
   const Tensor unreliable = binary(binary_index<functors::Greater>, min_square, total);
   if (needs_f64.defined()) {
     axpby(1, unreliable, 1, needs_f64);
-    return total;
+    return;
   }
   const std::vector<double> marked = unreliable.to_vector<double>();
   for (std::int64_t n = 0; n < std::ssize(marked); ++n) {
@@ -52,43 +53,44 @@ Tensor squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod n
     const double square = std::inner_product(g.begin(), g.end(), g.begin(), 0.0);
     copy_into(full({}, square, Dtype::f64), total.slice(0, n, n + 1));
   }
-  return total;
 }
 
-// If `recompute`, squares that lost digits to cancellation are read by the host and recomputed in
-// f64; otherwise they are marked.
-NormEstimate estimate(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
-                      bool recompute) {
+// The squared norms of a convolution's gradients, and their bounds if these are defined.
+void write_conv_estimate(const PerSampleGrad& use, const Tensor& needs_f64, const NormEstimate& y) {
+  const detail::ConvNorms norms = detail::conv_norms(use, needs_f64);
+  copy_into(norms.squares, y.squares);
+  if (y.error_bounds.defined())
+    detail::write_conv_bounds(use.form_data(), norms.dy_squares, norms.x_squares, y);
+}
+
+// Writes the squared norms, and their bounds if these are defined. Squares that lost digits to
+// cancellation are marked if needs_f64 is defined; otherwise they are read by the host and
+// recomputed in f64.
+void write_estimate(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
+                    const NormEstimate& y) {
   check(!uses.empty(), "squared_norm: a parameter without a use");
   const PerSampleGrad& first = uses[0];
   const detail::Form& form = first.form_data();
   const bool single = uses.size() == 1;
   const bool gram = single && detail::uses_gram_products(first, first, norm_method);
   const bool reliable = gram || (single && form.as<detail::Dense>());
-  Tensor needs_f64;
-  if (!recompute && !reliable) needs_f64 = zeros({first.samples()}, Dtype::f64, first.device());
-  if (single && !gram && form.as<detail::Patches>()) {
-    const detail::ConvNorms norms = detail::conv_norms(first, needs_f64);
-    NormEstimate y = detail::conv_rounding_bounds(form, norms.dy_squares, norms.x_squares);
-    y.squares = norms.squares;
-    y.needs_f64 = needs_f64;
-    return y;
-  }
+  const Tensor needs_f64 = reliable ? Tensor() : y.needs_f64;
+  if (single && !gram && form.as<detail::Patches>())
+    return write_conv_estimate(first, needs_f64, y);
   const auto* outer = form.as<detail::Outer>();
   if (gram && outer && detail::rounds_once(first)) {
     const Tensor a = detail::squared_norms(outer->a);
-    NormEstimate y = detail::single_product_bounds(form, a);
-    y.squares = mul(a, detail::squared_norms(outer->b));
-    return y;
+    if (y.error_bounds.defined()) detail::write_product_bounds(form, a, y);
+    binary(binary_index<functors::Mul>, a, detail::squared_norms(outer->b), y.squares);
+    return;
   }
-  NormEstimate y = detail::rounding_bounds(uses);
-  y.needs_f64 = needs_f64;
-  if (single && first.inherited().squares.defined())
-    y.squares = first.inherited().squares;
+  if (y.error_bounds.defined()) detail::write_rounding_bounds(uses, y);
+  if (!single)
+    write_squared_norm_of_uses(uses, norm_method, needs_f64, y.squares);
+  else if (first.inherited().squares.defined())
+    copy_into(first.inherited().squares, y.squares);
   else
-    y.squares = single ? detail::inner_products(first, first, norm_method, needs_f64)
-                       : squared_norm_of_uses(uses, norm_method, needs_f64);
-  return y;
+    detail::write_inner_products(first, first, norm_method, needs_f64, y.squares);
 }
 
 }  // namespace
@@ -97,21 +99,33 @@ Tensor dot(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_metho
   return detail::inner_products(f, g, norm_method, {});
 }
 
+void write_norm_terms(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
+                      const NormEstimate& y) {
+  write_estimate(uses, norm_method, y);
+}
+
 NormEstimate norm_terms(const std::vector<PerSampleGrad>& uses, NormMethod norm_method) {
-  return estimate(uses, norm_method, false);
+  check(!uses.empty(), "norm_terms: a parameter without a use");
+  const Tensor all = zeros({4, uses[0].samples()}, Dtype::f64, uses[0].device());
+  const NormEstimate y{all.select(0, 0), all.select(0, 1), all.select(0, 2), all.select(0, 3)};
+  write_norm_terms(uses, norm_method, y);
+  return y;
 }
 
 Tensor squared_norm(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
                     NormErrorBounds* bounds) {
-  const NormEstimate norms = estimate(uses, norm_method, true);
+  check(!uses.empty(), "squared_norm: a parameter without a use");
+  const std::int64_t samples = uses[0].samples();
+  NormEstimate y;
+  y.squares = Tensor::empty({samples}, Dtype::f64, uses[0].device());
   if (bounds) {
-    const auto numbers = [&](const Tensor& x) {
-      if (x.defined()) return x.to_vector<double>();
-      return std::vector<double>(static_cast<std::size_t>(uses[0].samples()));
-    };
-    *bounds = {numbers(norms.error_bounds), numbers(norms.term_norms)};
+    const Tensor both = zeros({2, samples}, Dtype::f64, uses[0].device());
+    y.error_bounds = both.select(0, 0);
+    y.term_norms = both.select(0, 1);
   }
-  return norms.squares;
+  write_estimate(uses, norm_method, y);
+  if (bounds) *bounds = {y.error_bounds.to_vector<double>(), y.term_norms.to_vector<double>()};
+  return y.squares;
 }
 
 Tensor sample_gradient_f64(const std::vector<PerSampleGrad>& uses, std::int64_t sample,

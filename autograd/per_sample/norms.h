@@ -51,8 +51,11 @@ Tensor squared_norm(const std::vector<PerSampleGrad>& uses,
                     NormMethod norm_method = NormMethod::automatic,
                     NormErrorBounds* bounds = nullptr);
 
-// squared_norm() with its bounds, without a read on the host: samples that squared_norm() would
-// recompute in f64 are marked in needs_f64 instead.
+// Writes squared_norm() and its bounds into tensors that hold zeros, without a read on the host:
+// samples that squared_norm() would recompute in f64 are marked in needs_f64 instead.
+void write_norm_terms(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
+                      const NormEstimate& y);
+// The same in new tensors.
 NormEstimate norm_terms(const std::vector<PerSampleGrad>& uses,
                         NormMethod norm_method = NormMethod::automatic);
 

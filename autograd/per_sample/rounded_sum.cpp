@@ -112,14 +112,25 @@ void add_images(const Form& chunk, const Shape& shape, const RoundedSum& sum,
   if (!added) add_blocks(chunk, shape, sum, pieces);
 }
 
-// Adds each block as one term, on a GPU with factors split into bf16.
+// Adds each block as one term, on a GPU with factors split into bf16; the sums of some blocks are
+// kept at a time.
 void add_split_blocks(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
                       std::span<const std::int64_t> ends) {
-  std::int64_t at = 0;
-  for (const std::int64_t end : ends) {
-    const Form block = gradient.form_data().slice(at, end);
-    add_term(weighted_sum_bf16(block, gradient.shape(), weights.slice(0, at, end)), sum);
-    at = end;
+  constexpr std::int64_t kept_bytes = std::int64_t{64} << 20;
+  const std::int64_t width = gradient.shape().numel(), blocks = std::ssize(ends),
+                     fit = kept_bytes / (width * static_cast<std::int64_t>(sizeof(float)) + 1),
+                     step = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(blocks, 1));
+  const Device device = weights.device();
+  const Tensor scaled = lifted(weights), unlift = full({step}, 1 / bf16_lift, Dtype::f64, device),
+               sums = Tensor::empty({step, width}, gradient.dtype(), device);
+  for (std::int64_t first = 0; first < blocks; first += step) {
+    const std::int64_t count = std::min(step, blocks - first),
+                       begin = first == 0 ? 0 : ends[static_cast<std::size_t>(first - 1)],
+                       end = ends[static_cast<std::size_t>(first + count - 1)];
+    const std::vector<std::int64_t> within = ends_within(ends, begin, end);
+    lifted_sums_bf16(gradient.form_data().slice(begin, end), scaled.slice(0, begin, end), within,
+                     sums);
+    add_terms(sums.slice(0, 0, count), unlift.slice(0, 0, count), sum);
   }
 }
 

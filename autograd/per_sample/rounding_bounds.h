@@ -4,22 +4,32 @@
 #pragma once
 
 #include "autograd/per_sample/per_sample_grad.h"
+#include "kernels/host_device/term_bounds.h"
 
 namespace sotto::detail {
 
-// Returns the error bounds and term norms (NormEstimate) of one use of a parameter. `only_use` says
-// that the parameter has no other use, so that a gradient of one position is rounded only once.
-NormEstimate rounding_bounds(const PerSampleGrad& use, bool only_use);
-// Returns the bounds of a parameter: the sums of those of its uses.
-NormEstimate rounding_bounds(const std::vector<PerSampleGrad>& uses);
+// Writes the error bounds and term norms (NormEstimate) of a parameter, the sums of those of its
+// uses, into tensors that hold zeros.
+void write_rounding_bounds(const std::vector<PerSampleGrad>& uses, const NormEstimate& y);
+// Writes those of a convolution from the squared norms [n] of its factors.
+void write_conv_bounds(const Form& form, const Tensor& dy_squares, const Tensor& x_squares,
+                       const NormEstimate& y);
+// Writes those of a parameter whose only use is an outer form of one position, from the squared
+// norms [n] of its factor a. Only underflow adds to them.
+void write_product_bounds(const Form& form, const Tensor& a_squares, const NormEstimate& y);
 
-// Returns the bounds of a convolution from the squared norms [n] of its factors.
-NormEstimate conv_rounding_bounds(const Form& f, const Tensor& dy_squares, const Tensor& x_squares);
-// Returns the bounds of a parameter whose only use is an outer form of one position, from the
-// squared norms [n] of its factor a. Only underflow adds to them.
-NormEstimate single_product_bounds(const Form& f, const Tensor& a_squares);
+// How the terms of an outer form are summed: its bounds, given the squared norms of positions.
+TermBounds outer_bounds(const Form& form);
+
+// Return the bounds of a parameter, of one use, and of a convolution. `only_use` says that the
+// parameter has no other use, so that a gradient of one position is rounded only once.
+NormEstimate rounding_bounds(const std::vector<PerSampleGrad>& uses);
+NormEstimate rounding_bounds(const PerSampleGrad& use, bool only_use);
+NormEstimate conv_rounding_bounds(const Form& form, const Tensor& dy_squares,
+                                  const Tensor& x_squares);
+
 // True if each element of this use's gradient is one product, which rounds once: then
-// single_product_bounds() are its bounds if it is the only use.
+// write_product_bounds() is right if it is the only use.
 bool rounds_once(const PerSampleGrad& use);
 
 }  // namespace sotto::detail

@@ -1,6 +1,7 @@
 #include "autograd/per_sample/weighted_sum_bf16.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/backend.h"
 #include "kernels/host_device/bf16_split.h"
@@ -10,26 +11,58 @@ namespace sotto::detail {
 
 namespace {
 
-// The factor is scaled up by this before it is split: bf16 holds no digits below 2^-133, and after
-// scaling these correspond to digits of the factor that f32 could not hold either.
-constexpr double lift = 0x1p60;
 // Bytes of split factors at a time.
 constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
 
-// Calls f(piece) for bf16 tensors whose sum is x with each sample multiplied by its weight. x is
-// row-major or channels-last, and so is each piece.
-template <class F>
-void for_each_piece(const Tensor& x, const Tensor& weights, F&& f) {
+// The factors, of which the smaller one is scaled. Images are channels-last.
+struct Factors {
+  explicit Factors(const Form& form) : images(form.as<Patches>()) {
+    const auto* const outer = form.as<Outer>();
+    const Tensor b = outer ? outer->b : channels_last(images->dy),
+                 a = outer ? outer->a : channels_last(images->x);
+    flipped = a.numel() < b.numel();
+    scaled = flipped ? a : b;
+    unscaled = flipped ? b : a;
+  }
+  // The number of samples that are split at a time.
+  std::int64_t step() const {
+    const std::int64_t n = scaled.size(0);
+    const std::int64_t bytes =
+        scaled.numel() * float_bf16x2 * static_cast<std::int64_t>(sizeof(bf16));
+    return std::max<std::int64_t>(1, chunk_bytes * n / (bytes + 1));
+  }
+  // y = the sum of products + beta y; `piece` is of the scaled factor.
+  void multiply(const Tensor& piece, const Tensor& other, double beta, const Tensor& y) const {
+    const Tensor &b = flipped ? other : piece, &a = flipped ? piece : other;
+    Backend& device = backend(y.device());
+    if (images) {
+      const Tensor weight = reshape(y, images->weight_shape());
+      device.conv_weight(b.view(), a.view(), images->window, beta, weight.view());
+    } else {
+      const Tensor product = reshape(y, {b.size(2), a.size(2)});
+      device.gemm(flat(b).transpose(0, 1).view(), flat(a).view(), beta, product.view());
+    }
+  }
+
+  const Patches* images;  // nullptr for an outer form
+  bool flipped = false;
+  Tensor scaled, unscaled;
+};
+
+// Tensors whose sum is x with each sample multiplied by its weight, in the order of x's axes.
+std::array<Tensor, float_bf16x2> pieces_of(const Tensor& x, const Tensor& weights) {
   const bool images = x.rank() == 5;
   const Tensor in_order = images ? x.permute({0, 2, 3, 4, 1}) : x;
   const std::int64_t n = x.size(0), each = n == 0 ? 0 : x.numel() / n;
-  const Tensor pieces = Tensor::empty({float_bf16x2, n, each}, Dtype::bf16, x.device());
+  const Tensor both = Tensor::empty({float_bf16x2, n, each}, Dtype::bf16, x.device());
   backend(x.device())
-      .scale_to_bf16x2(reshape(in_order, {n, each}).view(), weights.view(), pieces.view());
+      .scale_to_bf16x2(reshape(in_order, {n, each}).view(), weights.view(), both.view());
+  std::array<Tensor, float_bf16x2> pieces;
   for (int p = 0; p < float_bf16x2; ++p) {
-    const Tensor piece = reshape(pieces.select(0, p), in_order.shape());
-    f(images ? piece.permute({0, 4, 1, 2, 3}) : piece);
+    const Tensor piece = reshape(both.select(0, p), in_order.shape());
+    pieces[static_cast<std::size_t>(p)] = images ? piece.permute({0, 4, 1, 2, 3}) : piece;
   }
+  return pieces;
 }
 
 }  // namespace
@@ -39,36 +72,45 @@ bool is_split_into_bf16(const Form& form) {
   return product && form.factor_type() == Dtype::bf16 && form.device() != cpu;
 }
 
-// Scales the smaller factor, a few samples at a time.
-Tensor weighted_sum_bf16(const Form& form, const Shape& shape, const Tensor& weights) {
-  const auto* const outer = form.as<Outer>();
-  const auto* const images = form.as<Patches>();
-  const Tensor b = outer ? outer->b : channels_last(images->dy),
-               a = outer ? outer->a : channels_last(images->x);
-  const bool flipped = a.numel() < b.numel();
-  const Tensor &scaled = flipped ? a : b, &unscaled = flipped ? b : a;
-  const Tensor w = scale(to_dtype(weights, Dtype::f64), lift);
-  const Tensor y = zeros(shape, form.dtype(), b.device());
-  const auto add_product = [&](const Tensor& left, const Tensor& right) {
-    if (outer) {
-      Outer{left, right}.add_sum(y);
-    } else {
-      conv_weight_add(left, right, images->window, reshape(y, images->weight_shape()));
+Tensor lifted(const Tensor& weights) { return scale(to_dtype(weights, Dtype::f64), bf16_lift); }
+
+void lifted_sums_bf16(const Form& form, const Tensor& weights, std::span<const std::int64_t> ends,
+                      const Tensor& y) {
+  const Factors factors(form);
+  const std::int64_t step = factors.step(), n = form.samples();
+  std::int64_t block = 0, start = 0;  // of the block that sample `at` is in
+  for (std::int64_t at = 0; at < n;) {
+    // Whole blocks, or a part of one that is too large.
+    std::int64_t end = std::min(n, at + step);
+    const auto whole = std::ranges::upper_bound(ends, end);
+    if (whole != ends.begin() && whole[-1] > at) end = whole[-1];
+    const auto pieces = pieces_of(factors.scaled.slice(0, at, end), weights.slice(0, at, end));
+    for (std::int64_t from = at; from < end;) {
+      const std::int64_t block_end = ends[static_cast<std::size_t>(block)],
+                         to = std::min(end, block_end);
+      const Tensor other = factors.unscaled.slice(0, from, to);
+      for (const Tensor& piece : pieces) {
+        const bool first = from == start && &piece == &pieces[0];
+        factors.multiply(piece.slice(0, from - at, to - at), other, first ? 0 : 1,
+                         y.select(0, block));
+      }
+      if (to == block_end) {
+        ++block;
+        start = to;
+      }
+      from = to;
     }
-  };
-  const std::int64_t n = form.samples();
-  const std::int64_t bytes =
-      scaled.numel() * float_bf16x2 * static_cast<std::int64_t>(sizeof(bf16));
-  const std::int64_t step = std::max<std::int64_t>(1, chunk_bytes * n / (bytes + 1));
-  for (std::int64_t at = 0; at < n; at += step) {
-    const std::int64_t end = std::min(n, at + step);
-    const Tensor other = unscaled.slice(0, at, end);
-    for_each_piece(scaled.slice(0, at, end), w.slice(0, at, end), [&](const Tensor& piece) {
-      add_product(flipped ? other : piece, flipped ? piece : other);
-    });
+    at = end;
   }
-  axpby(0, y, 1 / lift, y);
-  return y;
+}
+
+Tensor weighted_sum_bf16(const Form& form, const Shape& shape, const Tensor& weights) {
+  const std::int64_t n = form.samples();
+  if (n == 0) return zeros(shape, form.dtype(), form.device());
+  const Tensor y = Tensor::empty({1, shape.numel()}, form.dtype(), form.device());
+  lifted_sums_bf16(form, lifted(weights), {&n, 1}, y);
+  axpby(0, y, 1 / bf16_lift, y);
+  return reshape(y, shape);
 }
 
 }  // namespace sotto::detail

@@ -53,6 +53,7 @@ void CapturedClip::clip(GpuClip& on_gpu) const {
         parameter, materialize_if_cheaper(std::move(uses), options_.norm_method, budget));
   }
   for (std::size_t group = 0; group < groups.size(); ++group) on_gpu.clip(group, groups[group]);
+  on_gpu.check_sums();
 }
 
 void CapturedClip::capture(double loss_scale, const Tensor& losses) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
+#include "autograd/per_sample/several_norms.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -46,21 +46,21 @@ void GpuClip::start() {
   std::fill(terms_.begin(), terms_.end(), Tensor());
 }
 
-void GpuClip::add_norm(std::size_t group, const Parameter& parameter,
-                       const std::vector<PerSampleGrad>& uses) {
+// Where a parameter's norms go.
+NormEstimate GpuClip::terms_of(std::size_t group, const Parameter& parameter) {
   const auto k = static_cast<std::int64_t>(*groups_[group].find(parameter));
   if (!terms_[group].defined()) {
     terms_[group] = zeros({ClipTerms::rows, std::ssize(groups_[group].parameters), options_.units},
                           Dtype::f64, device_);
   }
-  const NormEstimate terms = norm_terms(uses, options_.norm_method);
-  const auto put = [&](ClipTerms::Row row, const Tensor& x) {
-    if (x.defined()) copy_into(x, terms_[group].select(0, row).select(0, k));
-  };
-  put(ClipTerms::squares, terms.squares);
-  put(ClipTerms::error_bounds, terms.error_bounds);
-  put(ClipTerms::term_norms, terms.term_norms);
-  put(ClipTerms::needs_f64, terms.needs_f64);
+  const auto row = [&](ClipTerms::Row of) { return terms_[group].select(0, of).select(0, k); };
+  return {row(ClipTerms::squares), row(ClipTerms::error_bounds), row(ClipTerms::term_norms),
+          row(ClipTerms::needs_f64)};
+}
+
+void GpuClip::add_norm(std::size_t group, const Parameter& parameter,
+                       const std::vector<PerSampleGrad>& uses) {
+  write_norm_terms(uses, options_.norm_method, terms_of(group, parameter));
 }
 
 Tensor GpuClip::results(std::size_t group) const {
@@ -77,27 +77,49 @@ void GpuClip::find_factors(std::size_t group) {
                                 terms_[group].view(), settings.view(), results(group).view());
 }
 
-// The index in report_ of the first sum's total, which follows the groups' results.
+// The index in report_ of the first sum's mark, which follows the groups' results.
 std::int64_t GpuClip::first_check() const {
   return std::ssize(groups_) * ClipResults::rows * options_.units;
+}
+
+// The sum that a parameter's gradients are added to.
+RoundedSum GpuClip::sum_of(std::size_t group, Parameter& parameter, const Tensor& total) {
+  sums_.push_back({group, &parameter, total});
+  checked_ = false;
+  return {total, parameter.value.dtype() == Dtype::f64 ? 0 : options_.spacings[group]};
 }
 
 void GpuClip::add_sum(std::size_t group, Parameter& parameter,
                       const std::vector<PerSampleGrad>& uses) {
   const Tensor total = zeros(parameter.value.shape(), Dtype::f64, device_);
-  const double spacing = parameter.value.dtype() == Dtype::f64 ? 0 : options_.spacings[group];
-  const Tensor weights = results(group).select(0, ClipResults::weights);
-  for (const PerSampleGrad& use : uses)
-    use.add_to({total, spacing}, weights, options_.ends, std::ssize(uses));
-  const std::int64_t at = first_check() + std::ssize(sums_);
-  copy_into(sum(total), report_.slice(0, at, at + 1));
-  sums_.push_back({group, &parameter, total});
+  add_sums({{&uses, sum_of(group, parameter, total)}},
+           results(group).select(0, ClipResults::weights), options_.ends);
 }
 
 void GpuClip::clip(std::size_t group, const ParameterUses& gradients) {
-  for (const auto& [parameter, its_uses] : gradients) add_norm(group, *parameter, its_uses);
+  std::vector<ParameterNorms> norms;
+  for (const auto& [parameter, uses] : gradients)
+    norms.push_back({&uses, terms_of(group, *parameter)});
+  write_norm_terms(norms, options_.norm_method);
   find_factors(group);
-  for (const auto& [parameter, its_uses] : gradients) add_sum(group, *parameter, its_uses);
+  std::vector<ParameterSum> sums;
+  std::vector<View> totals;
+  for (const auto& [parameter, uses] : gradients) {
+    const Tensor total = Tensor::empty(parameter->value.shape(), Dtype::f64, device_);
+    totals.push_back(total.view());
+    sums.push_back({&uses, sum_of(group, *parameter, total)});
+  }
+  backend(device_).zero_all(totals);
+  add_sums(sums, results(group).select(0, ClipResults::weights), options_.ends);
+}
+
+void GpuClip::check_sums() {
+  std::vector<View> totals;
+  for (const Sum& sum : sums_) totals.push_back(sum.total.view());
+  const std::int64_t first = first_check();
+  backend(device_).mark_nonfinite(totals,
+                                  report_.slice(0, first, first + std::ssize(totals)).view());
+  checked_ = true;
 }
 
 void GpuClip::add_losses(const Tensor& losses) {
@@ -106,7 +128,10 @@ void GpuClip::add_losses(const Tensor& losses) {
   copy_into(losses, report_.slice(0, at, at + losses_));
 }
 
-void GpuClip::read() { read_ = report_.to_vector<double>(); }
+void GpuClip::read() {
+  if (!checked_) check_sums();
+  read_ = report_.to_vector<double>();
+}
 
 std::span<const double> GpuClip::result(std::size_t group, ClipResults::Row row,
                                         std::int64_t units) const {
@@ -120,8 +145,8 @@ bool GpuClip::reliable(std::size_t group) const {
     if (needed != 0) return false;
   }
   for (std::size_t k = 0; k < sums_.size(); ++k) {
-    const double check = read_[static_cast<std::size_t>(first_check()) + k];
-    if (sums_[k].group == group && !std::isfinite(check)) return false;
+    const double mark = read_[static_cast<std::size_t>(first_check()) + k];
+    if (sums_[k].group == group && mark != 0) return false;
   }
   return true;
 }

@@ -45,6 +45,8 @@ class GpuClip {
   // Stores the losses of the physical batch, so that read() returns them with the other results.
   void add_losses(const Tensor& losses);
 
+  // Checks whether the sums are finite, at the end of what is captured; otherwise read() does.
+  void check_sums();
   // Waits for the device and copies the results to the host.
   void read();
   // Results of the last read(). A group is reliable if none of its norms has to be recomputed in
@@ -67,6 +69,8 @@ class GpuClip {
     Parameter* parameter;
     Tensor total;
   };
+  NormEstimate terms_of(std::size_t group, const Parameter& parameter);
+  RoundedSum sum_of(std::size_t group, Parameter& parameter, const Tensor& total);
   // The first `units` values of one row of a group's results.
   std::span<const double> result(std::size_t group, ClipResults::Row row, std::int64_t units) const;
   Tensor results(std::size_t group) const;
@@ -78,11 +82,12 @@ class GpuClip {
   Tensor settings_;                                              // [groups, 3]
   std::vector<std::array<double, ClipSettings::rows>> written_;  // the settings on the device
   std::vector<Tensor> terms_;  // for each group [ClipTerms::rows, parameters, units]
-  // The values that read() copies, f64: results [groups, ClipResults::rows, units], the total of
-  // each sum's elements (finite only if the sum is), and losses.
+  // The values that read() copies, f64: results [groups, ClipResults::rows, units], for each sum 1
+  // if it is not finite, else 0, and losses.
   Tensor report_;
   std::int64_t losses_ = 0;
-  std::vector<Sum> sums_;  // in the order of the totals in report_
+  std::vector<Sum> sums_;  // in the order of their marks in report_
+  bool checked_ = false;   // by check_sums()
   std::vector<double> read_;
 };
 

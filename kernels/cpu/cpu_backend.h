@@ -52,6 +52,10 @@ class CpuBackend : public Backend {
   void scale_to_bf16x2(View x, View w, View pieces) override;
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;
+  void term_bounds(std::span<const BoundedTerms> parameters) override;
+  void mark_cancelled(const CancelledSquares& squares, View marks) override;
+  void mark_nonfinite(std::span<const View> arrays, View y) override;
+  void zero_all(std::span<const View> arrays) override;
 
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;

@@ -11,6 +11,5 @@ template void DeviceBackend<CudaExec>::onehot_dot(View, View, View, View, View);
 template void DeviceBackend<CudaExec>::weighted_sum(View, View, double, View);
 template void DeviceBackend<CudaExec>::add_rounded(View, View, double, View);
 template void DeviceBackend<CudaExec>::scale_to_bf16x2(View, View, View);
-template void DeviceBackend<CudaExec>::clip_factors(const ClipRule&, double, View, View, View);
 
 }  // namespace sotto

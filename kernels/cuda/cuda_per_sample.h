@@ -10,7 +10,6 @@
 #include "kernels/cuda/runtime/device_backend.h"
 #include "kernels/cuda/runtime/scratch.h"
 #include "kernels/host_device/bf16_split.h"
-#include "kernels/host_device/clip_sample.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/host_device/gram_precision.h"
 #include "kernels/host_device/rounded_term.h"
@@ -54,10 +53,10 @@ template <class T, class Exec>
 void dot_rows(const Exec& exec, std::int64_t rows, std::int64_t k, const T* a, const T* b,
               double* y) {
   const std::int64_t parts = count_parts(k, rows, busy_teams, team_work);
-  const Scratch<double> partial(exec.device(), rows * parts);
+  const Scratch<double> partial(exec.device(), parts == 1 ? 0 : rows * parts);
   exec.for_each_team(rows * parts, k / parts,
-                     DotRows<T>{Row<T>(k, a, b), parts, a, b, partial.data()});
-  exec.for_each(rows, AddParts{parts, partial.data(), y});
+                     DotRows<T>{Row<T>(k, a, b), parts, a, b, parts == 1 ? y : partial.data()});
+  if (parts > 1) exec.for_each(rows, AddParts{parts, partial.data(), y});
 }
 
 struct Multiply {
@@ -92,21 +91,22 @@ struct GramParts {
   }
 };
 
-// y[n] = the Gram sum. again[n] = 1 if it is not accurate (gram_precision.h) and must be recomputed
-// from the gradients in f64.
+// The Gram sums of samples, from their parts.
 struct GramSums {
   std::int64_t parts;
   const double* partial;
-  double* y;
-  std::uint8_t* again;
-  HD void operator()(std::int64_t n) const {
+
+  struct Sum {
+    double value;
+    bool accurate;  // if not, it must be recomputed from the gradients in f64 (gram_precision.h)
+  };
+  HD Sum operator()(std::int64_t n) const {
     double sum = 0, magnitude = 0;
     for (std::int64_t part = 0; part < parts; ++part) {
       sum += partial[2 * (n * parts + part)];
       magnitude += partial[2 * (n * parts + part) + 1];
     }
-    y[n] = sum;
-    again[n] = gram_is_accurate(sum, magnitude) ? 0 : 1;
+    return {sum, gram_is_accurate(sum, magnitude)};
   }
 };
 
@@ -119,18 +119,18 @@ struct Factor {
   }
 };
 
-// One part of the inner product of a sample's two weight gradients [o, i], for samples with
-// again[n] != 0. It cancels linearly, whereas the Gram form cancels quadratically.
+// One part of the inner product of a sample's two weight gradients [o, i], for samples whose Gram
+// sum is not accurate. It cancels linearly, whereas the Gram form cancels quadratically.
 struct GradientDotParts {
   Factor a1, b1, a2, b2;
   std::int64_t parts;
-  const std::uint8_t* again;
+  GramSums grams;
   double* partial;
 
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
     const std::int64_t n = index / parts, inputs = a1.view.size[2];
-    if (again[n] == 0) return;
+    if (grams(n).accurate) return;
     const Part part(inputs * b1.view.size[2], parts, index % parts);
     const double sum = team_sum(team, part.last - part.first, [&](std::int64_t k) {
       const std::int64_t o = (part.first + k) / inputs, i = (part.first + k) % inputs;
@@ -148,13 +148,18 @@ struct GradientDotParts {
   }
 };
 
-struct ReplaceDots {
+// y[n] = the Gram sum or, if that is not accurate, the sum of GradientDotParts.
+struct GramDots {
+  GramSums grams;
   std::int64_t parts;
-  const std::uint8_t* again;
   const double* partial;
   double* y;
   HD void operator()(std::int64_t n) const {
-    if (again[n] != 0) AddParts{parts, partial, y}(n);
+    const GramSums::Sum gram = grams(n);
+    if (gram.accurate)
+      y[n] = gram.value;
+    else
+      AddParts{parts, partial, y}(n);
   }
 };
 
@@ -188,16 +193,15 @@ void gram_dot_of(const Exec& exec, View a1, View b1, View a2, View b2, View y) {
   exec.gemm(b1, transposed(b2), 0, scratch_view(gb, {samples, s, t}));
   const std::int64_t parts = count_parts(s * t, samples, busy_teams, team_work);
   const Scratch<double> partial(exec.device(), 2 * samples * parts);
-  const Scratch<std::uint8_t> again(exec.device(), samples);
   exec.for_each_team(samples * parts, s * t / parts,
                      GramParts<A>{s * t, parts, ga.data(), gb.data(), partial.data()});
-  exec.for_each(samples, GramSums{parts, partial.data(), y.as<double>(), again.data()});
+  const GramSums grams{parts, partial.data()};
   const std::int64_t size = a1.size[2] * b1.size[2];
   const std::int64_t cuts = count_parts(size, samples, busy_teams, team_work);
   const Scratch<double> dots(exec.device(), samples * cuts);
   exec.for_each_team(samples * cuts, size / cuts,
-                     GradientDotParts{{a1}, {b1}, {a2}, {b2}, cuts, again.data(), dots.data()});
-  exec.for_each(samples, ReplaceDots{cuts, again.data(), dots.data(), y.as<double>()});
+                     GradientDotParts{{a1}, {b1}, {a2}, {b2}, cuts, grams, dots.data()});
+  exec.for_each(samples, GramDots{grams, cuts, dots.data(), y.as<double>()});
 }
 
 // partial[n, s] = the terms of onehot_dot with position s of the first factor.
@@ -384,14 +388,6 @@ void DeviceBackend<Exec>::scale_to_bf16x2(View x, View w, View pieces) {
   } else {
     run(std::integral_constant<int, 1>{});
   }
-}
-
-template <class Exec>
-void DeviceBackend<Exec>::clip_factors(const ClipRule& rule, double margin, View terms,
-                                       View settings, View y) {
-  const Exec exec = execution("clip_factors", {&terms, &settings, &y});
-  const ClipSample clip(rule, margin, terms, settings, y);
-  exec.for_each(clip.samples, clip);
 }
 
 }  // namespace sotto

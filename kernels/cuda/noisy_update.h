@@ -7,6 +7,7 @@
 
 #include "core/cuda/capture.h"
 #include "core/random/rounded_gaussian.h"
+#include "kernels/cuda/arrays.h"
 #include "kernels/cuda/cuda_map.h"
 #include "kernels/cuda/runtime/device_backend.h"
 #include "kernels/cuda/runtime/scratch.h"
@@ -47,18 +48,6 @@ struct DrawArray {
   std::uint64_t first_block;
   std::int64_t draws;
 };
-
-// The last of `count` arrays that begins at `index` or before it.
-template <class Array>
-HD const Array& array_of(const Array* arrays, std::int64_t count, std::int64_t Array::*first,
-                         std::int64_t index) {
-  std::int64_t low = 0, high = count;  // the array's index is in [low, high)
-  while (high - low > 1) {
-    const std::int64_t middle = (low + high) / 2;
-    (arrays[middle].*first <= index ? low : high) = middle;
-  }
-  return arrays[low];
-}
 
 // Samples that share one stream of further words (RoundedGaussian::fill): each `group_values`
 // samples from the beginning of an array on.

@@ -38,7 +38,14 @@ struct PartialFold {
   std::int64_t results, count, parts;
   const T* x;
   double* partial;  // [parts, results]
+  View y;           // written if there is one part
 
+  HD void put(std::int64_t index, double sum) const {
+    if (parts == 1)
+      store_as(sum, y.data, y.dtype, plan.kept_y.offset(index));
+    else
+      partial[index] = sum;
+  }
   // Folds the elements rank, rank + size, ... of the part that belongs to `index`.
   HD double some(std::int64_t index, int rank, int size) const {
     const T* const from = x + plan.kept_x.offset(index % results);
@@ -55,7 +62,7 @@ struct PartialFold {
 template <class T>
 struct FoldColumns {
   PartialFold<T> fold;
-  HD void operator()(std::int64_t index) const { fold.partial[index] = fold.some(index, 0, 1); }
+  HD void operator()(std::int64_t index) const { fold.put(index, fold.some(index, 0, 1)); }
 };
 
 // One team per part, whose threads have neighbouring elements.
@@ -65,7 +72,7 @@ struct FoldRows {
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
     const double sum = team.fold(fold.folding, fold.some(index, team.rank(), team.size()));
-    if (team.rank() == 0) fold.partial[index] = sum;
+    if (team.rank() == 0) fold.put(index, sum);
   }
 };
 
@@ -82,7 +89,7 @@ struct FoldPackedRows {
     const auto add = [&](acc_t<T> v) { sum = fold.folding(sum, static_cast<double>(v)); };
     row.each(team, part.first * row.lanes, part.last * row.lanes, add, from);
     sum = team.fold(fold.folding, sum);
-    if (team.rank() == 0) fold.partial[index] = sum;
+    if (team.rank() == 0) fold.put(index, sum);
   }
 };
 
@@ -167,9 +174,9 @@ void DeviceBackend<Exec>::reduce(Reduction op, View x, View y) {
   const bool columns = plan.columns();
   const std::int64_t parts = columns ? count_parts(count, results, busy_threads, thread_work)
                                      : count_parts(count, results, busy_teams, team_work);
-  const Scratch<double> partial(exec.device(), results * parts);
+  const Scratch<double> partial(exec.device(), parts == 1 ? 0 : results * parts);
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    const PartialFold<T> fold{plan, {op}, results, count, parts, x.as<T>(), partial.data()};
+    const PartialFold<T> fold{plan, {op}, results, count, parts, x.as<T>(), partial.data(), y};
     const Row<T> row(count, x.as<T>());
     if (columns) {
       exec.for_each(results * parts, FoldColumns<T>{fold});
@@ -179,6 +186,7 @@ void DeviceBackend<Exec>::reduce(Reduction op, View x, View y) {
       exec.for_each_team(results * parts, count / parts, FoldRows<T>{fold});
     }
   });
+  if (parts == 1) return;
   with_fold(op, [&]<class Fold>(std::type_identity<Fold>) {
     exec.for_each(results, FoldParts<Fold>{plan.kept_y, results, parts, partial.data(), y});
   });

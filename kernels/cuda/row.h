@@ -21,7 +21,7 @@ struct Row {
 
   // For arrays that consist of consecutive rows.
   template <class... X>
-  Row(std::int64_t count, const X*... arrays)
+  HD Row(std::int64_t count, const X*... arrays)
       : count(count),
         aligned(((reinterpret_cast<std::uintptr_t>(arrays) % (lanes * sizeof(X)) == 0) && ...)),
         packed(aligned && count % lanes == 0) {}

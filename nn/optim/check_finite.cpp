@@ -9,41 +9,18 @@
 
 namespace sotto::nn {
 
-namespace {
-
-// Splits x into pieces that take one reduction each, if x is dense.
-std::vector<Tensor> parts_of(const Tensor& x) {
-  constexpr std::int64_t on_cpu = 1 << 18, on_gpu = 1 << 24;
-  const auto flat = x.permute(x.memory_order()).view_as({x.numel()});
-  const std::int64_t step = x.device() == cpu ? on_cpu : on_gpu;
-  if (!flat || x.numel() <= step) return {x};
-  std::vector<Tensor> parts;
-  for (std::int64_t at = 0; at < x.numel(); at += step)
-    parts.push_back(flat->slice(0, at, std::min(x.numel(), at + step)));
-  return parts;
-}
-
-// Writes a number that is finite exactly if all of x is. The sum of squares, in f64, takes one read
-// of x; for f64, whose squares may overflow, it is the sum of x - x, which is 0 or NaN.
-void write_square(const Tensor& x, const Tensor& square) {
-  if (x.dtype() == Dtype::f64) return copy_into(sum(sub(x, x)), square);
-  const Tensor row = reshape(x, {1, x.numel()});
-  backend(x.device()).row_dot(row.view(), row.view(), square.view());
-}
-
-}  // namespace
-
 bool all_finite(const std::vector<Tensor>& all) {
-  std::vector<Tensor> parts;
+  if (all.empty()) return true;
+  std::vector<Tensor> dense;  // strided tensors are copied
+  std::vector<View> views;
   for (const Tensor& x : all) {
-    const auto more = parts_of(x);
-    parts.insert(parts.end(), more.begin(), more.end());
+    dense.push_back(x.is_dense() ? x : contiguous(x));
+    views.push_back(dense.back().view());
   }
-  if (parts.empty()) return true;
-  const Tensor squares = Tensor::empty({std::ssize(parts)}, Dtype::f64, all[0].device());
-  for (std::int64_t k = 0; k < squares.numel(); ++k)
-    write_square(parts[static_cast<std::size_t>(k)], squares.slice(0, k, k + 1));
-  return sum(sub(squares, squares)).item() == 0;
+  const Tensor marks = Tensor::empty({std::ssize(all)}, Dtype::f64, all[0].device());
+  backend(marks.device()).mark_nonfinite(views, marks.view());
+  const std::vector<double> marked = marks.to_vector<double>();
+  return std::all_of(marked.begin(), marked.end(), [](double mark) { return mark == 0; });
 }
 
 void check_finite(const Tensor& grad, const Parameter& parameter) {

@@ -68,7 +68,8 @@ void Recorder::clear() {
 }
 
 void Recorder::gather(Ranks& ranks) {
-  std::vector<double> own{loss_sum_, static_cast<double>(samples_), static_cast<double>(clipped_)};
+  std::vector<double> own{loss_sum_, static_cast<double>(rows_), static_cast<double>(units_),
+                          static_cast<double>(clipped_)};
   const std::size_t sums = own.size();
   own.insert(own.end(), norms_.begin(), norms_.end());
   const auto all = ranks.collect("programs: losses and norms", std::as_bytes(std::span(own)));
@@ -77,8 +78,9 @@ void Recorder::gather(Ranks& ranks) {
     std::vector<double> other(all[rank].size() / sizeof(double));
     std::memcpy(other.data(), all[rank].data(), all[rank].size());
     loss_sum_ += other.at(0);
-    samples_ += static_cast<std::int64_t>(other.at(1));
-    clipped_ += static_cast<std::int64_t>(other.at(2));
+    rows_ += static_cast<std::int64_t>(other.at(1));
+    units_ += static_cast<std::int64_t>(other.at(2));
+    clipped_ += static_cast<std::int64_t>(other.at(3));
     norms_.insert(norms_.end(), other.begin() + static_cast<std::ptrdiff_t>(sums), other.end());
   }
 }

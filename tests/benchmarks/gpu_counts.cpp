@@ -3,8 +3,13 @@
 // It needs no GPU, but a pretended one that does no work:
 //   SOTTO_CUDA_LIBRARY=tests/libfake_gpu.so SOTTO_PRETENDED_DRY=1 tests/bench_gpu_counts
 // Prints one JSON line for each network and mode.
+#include <cstdlib>
 #include <iostream>
+#include <map>
+#include <memory>
+#include <string>
 
+#include <cxxabi.h>
 #include <nlohmann/json.hpp>
 
 #include "autograd/sink.h"
@@ -65,6 +70,26 @@ json by_primitive(const std::vector<PrimitiveWork>& all) {
   return sums;
 }
 
+// The name of a body's type, without its namespace.
+std::string readable(const char* kernel) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(kernel, nullptr, nullptr, &status), &std::free);
+  const std::string text = status == 0 ? name.get() : kernel;
+  const std::string_view space = "sotto::";
+  return text.starts_with(space) ? text.substr(space.size()) : text;
+}
+
+// How often each kernel of each primitive is launched.
+json by_kernel(const std::vector<PrimitiveWork>& all) {
+  std::map<std::string, std::int64_t> launches;
+  for (const PrimitiveWork& work : all) {
+    for (const char* const kernel : work.kernels)
+      ++launches[std::string(work.name) + ": " + readable(kernel)];
+  }
+  return launches;
+}
+
 // Counts the second of two steps.
 json counted(const std::function<void()>& step) {
   step();
@@ -78,6 +103,7 @@ json counted(const std::function<void()>& step) {
   for (const PrimitiveWork& one : work) bytes += one.bytes;
   line["gigabytes"] = bytes * 1e-9;
   line["launches_and_gigabytes_of"] = by_primitive(work);
+  line["launches_of"] = by_kernel(work);
   for (const Card& card : cards) line["ms"][card.name] = seconds_on(card, work) * 1e3;
   return line;
 }

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <memory>
 #include <thread>
+#include <typeinfo>
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/cuda/clip_terms.h"
 #include "kernels/cuda/conv.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/cuda_attention.h"
@@ -24,6 +26,7 @@
 #include "kernels/cuda/unary.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
+#include "tests/fake_gpu/tf32_factor.h"
 #include "tests/support/host_attention.h"
 
 namespace sotto {
@@ -57,31 +60,6 @@ class HostTeam {
   int rank_;
 };
 
-// x rounded to 11 bits, halves to even.
-float rounded_to_tf32(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  constexpr std::uint32_t dropped = 13, last = 1u << dropped;
-  return std::bit_cast<float>((bits + last / 2 - 1 + (bits >> dropped & 1)) & ~(last - 1));
-}
-
-// A factor of a TF32 product: a rounded row-major copy if it is f32, else the view itself.
-class Factor {
- public:
-  Factor(Backend& engine, const View& x, bool tf32) : view_(x) {
-    if (!tf32 || x.dtype != Dtype::f32) return;
-    values_.resize(static_cast<std::size_t>(x.numel()));
-    view_ = in_order(x, false);
-    view_.data = values_.data();
-    engine.copy(x, view_);
-    for (float& value : values_) value = rounded_to_tf32(value);
-  }
-  const View& view() const { return view_; }
-
- private:
-  std::vector<float> values_;
-  View view_;
-};
-
 // The device's library, implemented by the CPU: convolutions with a fixed order of summation.
 class HostConvPlan final : public ConvPlan {
  public:
@@ -91,7 +69,7 @@ class HostConvPlan final : public ConvPlan {
     p.x.data = x;
     p.w.data = w;
     p.y.data = y;
-    const auto factor = [&](const View& v) { return Factor(engine_, v, p.tf32); };
+    const auto factor = [&](const View& v) { return Tf32Factor(engine_, v, p.tf32); };
     switch (p.pass) {
       case ConvPass::forward:
         return engine_.conv(factor(p.x).view(), factor(p.w).view(), {}, p.window, p.y);
@@ -151,7 +129,8 @@ void record_product(const View& a, const View& c) {
 }
 
 // Counts work as a launch and does it, or hands it on.
-void launch(const OnLaunch& on_launch, std::function<void()> work) {
+void launch(const OnLaunch& on_launch, const char* kernel, std::function<void()> work) {
+  if (dry()) recorded_work().back().kernels.push_back(kernel);
   if (on_launch) return on_launch(std::move(work), true);
   count_launch();
   work();
@@ -168,7 +147,7 @@ class LaunchedPlan final : public ConvPlan {
     const View& weight = problem_.w;
     const double taps = static_cast<double>(weight.numel() / weight.size[0]);
     record(0, 2 * taps * static_cast<double>(problem_.y.numel()), problem_.x.dtype);
-    launch(on_launch_, [plan = plan_, x, w, y] { plan->run(x, w, y); });
+    launch(on_launch_, "convolution", [plan = plan_, x, w, y] { plan->run(x, w, y); });
   }
 
  private:
@@ -185,7 +164,7 @@ class LaunchedAttention final : public AttentionPlan {
     const FusedAttention& a = problem.forward;
     const double product = 2 * static_cast<double>(a.q.numel() * a.keys());
     record(0, (problem.backward ? 5 : 2) * product / (a.causal ? 2 : 1), a.q.dtype);
-    launch(on_launch_, [problem] { HostAttentionPlan().run(problem); });
+    launch(on_launch_, "attention", [problem] { HostAttentionPlan().run(problem); });
   }
 
  private:
@@ -204,14 +183,14 @@ class HostExec {
         attention_(on_launch) {}
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
-    launch([f, count] { run_each(count, f); });
+    launch(typeid(F).name(), [f, count] { run_each(count, f); });
   }
   template <class F>
   void for_each_team(std::int64_t count, std::int64_t, const F& f) const {
-    launch([f, count] { run_team(count, f); });
+    launch(typeid(F).name(), [f, count] { run_team(count, f); });
   }
   void copy(const void* from, void* to, std::size_t bytes) const {
-    launch([=] { std::memcpy(to, from, bytes); });
+    launch("copy", [=] { std::memcpy(to, from, bytes); });
   }
   void bring(const void* from, void* to, std::size_t bytes) const {
     if (!on_launch_) {
@@ -231,17 +210,17 @@ class HostExec {
   void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
     record_product(a, c);
     for_parts_of_batch(a, b, c, [&](View x, View y, View z) {
-      launch([products = &products_, x, y, beta, z, tf32] {
-        products->gemm(Factor(*products, x, tf32).view(), Factor(*products, y, tf32).view(), beta,
-                       z);
+      launch("product", [products = &products_, x, y, beta, z, tf32] {
+        products->gemm(Tf32Factor(*products, x, tf32).view(), Tf32Factor(*products, y, tf32).view(),
+                       beta, z);
       });
     });
   }
   void affine(const View& a, const View& b, const View& bias, const View& c) const {
     record_product(a, c);
-    launch([products = &products_, a, b, bias, c, tf32 = tf32_] {
-      products->affine(Factor(*products, a, tf32).view(), Factor(*products, b, tf32).view(), bias,
-                       c);
+    launch("product", [products = &products_, a, b, bias, c, tf32 = tf32_] {
+      products->affine(Tf32Factor(*products, a, tf32).view(), Tf32Factor(*products, b, tf32).view(),
+                       bias, c);
     });
   }
   // Small, so that work is split into chunks, or a GPU's.
@@ -267,7 +246,9 @@ class HostExec {
 
  private:
   // As on a GPU, a launch copies its arguments.
-  void launch(std::function<void()> work) const { sotto::launch(on_launch_, std::move(work)); }
+  void launch(const char* kernel, std::function<void()> work) const {
+    sotto::launch(on_launch_, kernel, std::move(work));
+  }
 
   Device device_;
   Backend& products_;
@@ -299,6 +280,25 @@ class HostBackend final : public DeviceBackend<HostExec> {
   void affine(View a, View b, View bias, View c) override {
     execution("affine", {&a, &b, &bias, &c}).affine(a, b, bias, c);
   }
+  void mark_nonfinite(std::span<const View> arrays, View y) override {
+    with_views({arrays.begin(), arrays.end()}, [&] { DeviceBackend::mark_nonfinite(arrays, y); });
+  }
+  void zero_all(std::span<const View> arrays) override {
+    with_views({arrays.begin(), arrays.end()}, [&] { DeviceBackend::zero_all(arrays); });
+  }
+  void term_bounds(std::span<const BoundedTerms> all) override {
+    using T = BoundedTerms;
+    with_views(views_of(all, &T::a, &T::b, &T::error_bounds, &T::term_norms),
+               [&] { DeviceBackend::term_bounds(all); });
+  }
+  void squared_row_norms(std::span<const RowNorms> all) override {
+    with_views(views_of(all, &RowNorms::x, &RowNorms::y),
+               [&] { DeviceBackend::squared_row_norms(all); });
+  }
+  void add_all_rounded(std::span<const RoundedRows> all, View w) override {
+    with_views(views_of(all, &RoundedRows::x, &RoundedRows::y),
+               [&] { DeviceBackend::add_all_rounded(all, w); });
+  }
   void update(std::span<const UpdateArray> arrays, View faults) override {
     DeviceBackend::update(arrays, faults);
     for (const UpdateArray& array : arrays) {
@@ -319,6 +319,22 @@ class HostBackend final : public DeviceBackend<HostExec> {
   }
 
  private:
+  template <class T, class... Members>
+  static std::vector<View> views_of(std::span<const T> all, Members... members) {
+    std::vector<View> views;
+    for (const T& one : all) (views.push_back(one.*members), ...);
+    return views;
+  }
+  // Does with the views of a primitive what execution() does.
+  template <class Call>
+  void with_views(const std::vector<View>& views, const Call& call) const {
+    for (const View& view : views) {
+      if (on_call_) on_call_({&view});
+    }
+    call();
+    for (const View& view : views) record(bytes_of(view), 0, view.dtype);
+  }
+
   Device device_;
   Backend& products_;
   OnCall on_call_;

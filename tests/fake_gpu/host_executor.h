@@ -29,6 +29,7 @@ struct PrimitiveWork {
   double flops = 0;     // of products, convolutions and attention
   bool narrow = false;  // products of 16 bits
   std::int64_t launches = 0;
+  std::vector<const char*> kernels = {};  // of the launches: types of bodies (typeid), or what else
 };
 // With SOTTO_PRETENDED_DRY=1 no work is done, however large, and what is asked for is recorded: as
 // a GPU with its libraries would be asked, which have no gaps then.

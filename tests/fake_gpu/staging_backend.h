@@ -8,6 +8,8 @@
 #include "kernels/host_device/attention_args.h"
 #include "kernels/host_device/class_targets.h"
 #include "kernels/host_device/lstm_layer.h"
+#include "kernels/host_device/row_arrays.h"
+#include "kernels/host_device/term_bounds.h"
 
 namespace sotto {
 
@@ -160,6 +162,41 @@ class StagedBackend final : public Backend {
                     View y) override {
     run([&](Stage& s) { on().clip_factors(rule, margin, s(terms), s(settings), s(y)); });
   }
+  void term_bounds(std::span<const BoundedTerms> parameters) override {
+    run([&](Stage& s) {
+      std::vector<BoundedTerms> there;
+      for (const BoundedTerms& one : parameters)
+        there.push_back({one.bounds, s(one.a), s(one.b), s(one.error_bounds), s(one.term_norms)});
+      on().term_bounds(there);
+    });
+  }
+  void squared_row_norms(std::span<const RowNorms> all) override {
+    run([&](Stage& s) {
+      std::vector<RowNorms> there;
+      for (const RowNorms& one : all) there.push_back({s(one.x), s(one.y)});
+      on().squared_row_norms(there);
+    });
+  }
+  void add_all_rounded(std::span<const RoundedRows> all, View w) override {
+    run([&](Stage& s) {
+      std::vector<RoundedRows> there;
+      for (const RoundedRows& one : all) there.push_back({s(one.x), one.spacing, s(one.y)});
+      on().add_all_rounded(there, s(w));
+    });
+  }
+  void mark_cancelled(const CancelledSquares& squares, View marks) override {
+    run([&](Stage& s) {
+      const CancelledSquares staged{s(squares.squares), s(squares.a), s(squares.b), squares.times,
+                                    squares.share};
+      on().mark_cancelled(staged, s(marks));
+    });
+  }
+  void mark_nonfinite(std::span<const View> arrays, View y) override {
+    run([&](Stage& s) { on().mark_nonfinite(staged(arrays, s), s(y)); });
+  }
+  void zero_all(std::span<const View> arrays) override {
+    run([&](Stage& s) { on().zero_all(staged(arrays, s)); });
+  }
   void conv(View x, View w, View bias, const Window& window, View y) override {
     run([&](Stage& s) { on().conv(s(x), s(w), s(bias), window, s(y)); });
   }
@@ -214,6 +251,11 @@ class StagedBackend final : public Backend {
   }
   static LstmLayer staged(const LstmLayer& x, Stage& s) {
     return {s(x.gates), s(x.states), s(x.cells), s(x.tanh_cell), s(x.weight), s(x.bias), x.reverse};
+  }
+  static std::vector<View> staged(std::span<const View> arrays, Stage& s) {
+    std::vector<View> there;
+    for (const View& array : arrays) there.push_back(s(array));
+    return there;
   }
   template <class F>
   void run(F&& call) {

@@ -15,7 +15,6 @@
 #include "kernels/cpu/per_sample/dot.h"
 #include "kernels/cpu/per_sample/row_norms.h"
 #include "kernels/host_device/bf16_split.h"
-#include "kernels/host_device/clip_sample.h"
 #include "kernels/host_device/rounded_term.h"
 
 namespace sotto {
@@ -320,12 +319,6 @@ void CpuBackend::scale_to_bf16x2(View x, View w, View pieces) {
       for (int p = 0; p < float_bf16x2; ++p) pieces.as<bf16>()[p * n * k + i] = y.piece[p];
     }
   });
-}
-
-void CpuBackend::clip_factors(const ClipRule& rule, double margin, View terms, View settings,
-                              View y) {
-  const ClipSample clip(rule, margin, terms, settings, y);
-  for (std::int64_t n = 0; n < clip.samples; ++n) clip(n);
 }
 
 }  // namespace sotto

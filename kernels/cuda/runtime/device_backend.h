@@ -78,8 +78,16 @@ class DeviceBackend : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override;
   void add_rounded(View x, View w, double spacing, View y) override;
   void scale_to_bf16x2(View x, View w, View pieces) override;
+
+  // clip_terms.h
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;
+  void term_bounds(std::span<const BoundedTerms> parameters) override;
+  void mark_cancelled(const CancelledSquares& squares, View marks) override;
+  void mark_nonfinite(std::span<const View> arrays, View y) override;
+  void zero_all(std::span<const View> arrays) override;
+  void squared_row_norms(std::span<const RowNorms> all) override;
+  void add_all_rounded(std::span<const RoundedRows> all, View w) override;
 
   // cuda_attention.h
   bool attention(const FusedAttention& attention) override;

@@ -354,9 +354,9 @@ TEST_CASE("a captured private step is few launches, and waits twice") {
       CHECK(counts.launches == expected.launches);
       CHECK(counts.waits == expected.waits);
     };
-    check_counts(false, false, {65, 1});
-    check_counts(false, true, {36, 1});
-    check_counts(true, false, {188, 2});
+    check_counts(false, false, {43, 1});
+    check_counts(false, true, {19, 1});
+    check_counts(true, false, {99, 2});
     check_counts(true, true, {23, 2});
   });
 }
