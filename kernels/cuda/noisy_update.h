@@ -1,6 +1,6 @@
 // Noise, and the update of all parameters: one launch for the samples that their first word
 // decides, one for further words, one for the other samples, and one for the updates. Tables from
-// the host have a line for each array: up to 64 KB a copy from pageable memory does not wait.
+// the host have a line for each array.
 #pragma once
 
 #include <vector>

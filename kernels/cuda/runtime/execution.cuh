@@ -77,9 +77,15 @@ class CudaExec {
                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_.stream()));
   }
   void bring(const void* from, void* to, std::size_t bytes) const {
-    // The memory is not pinned, so `from` has been read when the call returns.
-    cuda_check(call_, "cudaMemcpyAsync",
-               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_.stream()));
+    // The memory is not pinned, so `from` has been read when the call returns. The host does not
+    // wait for up to 64 KiB, which go to the device with the command.
+    constexpr std::size_t at_once = std::size_t{64} << 10;
+    for (std::size_t at = 0; at < bytes; at += at_once) {
+      const std::size_t count = bytes - at < at_once ? bytes - at : at_once;
+      cuda_check(call_, "cudaMemcpyAsync",
+                 cudaMemcpyAsync(static_cast<char*>(to) + at, static_cast<const char*>(from) + at,
+                                 count, cudaMemcpyHostToDevice, state_.stream()));
+    }
   }
   // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
