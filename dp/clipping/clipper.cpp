@@ -254,9 +254,8 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units);
   batch.weights = std::move(weights);
-  // Units of several rows are padded to the number of rows of the largest, and each unit is a term
-  // of its own: in a sum of several the padding would affect all of them
-  // (docs/appendix/proofs-rounding.md, "Open: units of several rows").
+  // Each unit of several rows is a term of its own, since units of other sizes are in other physical
+  // batches (docs/appendix/proofs-rounding.md, "Units of several rows").
   if (grouping) batch.ends = {};
   graph_->failure_reason = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
