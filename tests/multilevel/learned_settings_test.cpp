@@ -17,13 +17,13 @@ const SgdSettings initial{.learning_rate = 0.3, .momentum = 0.7, .weight_decay =
 
 // Two parameters, gradients that are fixed in advance as released ones are, and the upper loss
 // M(w) = |w - goal|^4 / 4.
-struct Problem {
+struct Training {
   std::vector<Tensor> start, goal;
   std::vector<std::vector<Tensor>> released{steps};
   Parameter first, second;
   std::vector<Parameter*> parameters{&first, &second};
 
-  explicit Problem(std::uint64_t seed)
+  explicit Training(std::uint64_t seed)
       : first(full({2, 3}, 0, Dtype::f64)), second(full({4}, 0, Dtype::f64)) {
     PublicRandom random(seed);
     const auto values = [&] {
@@ -78,8 +78,8 @@ struct Problem {
   }
 };
 
-// The derivative of Problem::after by one setting, by differences of fourth order.
-double difference(Problem& problem, double SgdSettings::*setting, int changed) {
+// The derivative of Training::after by one setting, by differences of fourth order.
+double difference(Training& problem, double SgdSettings::*setting, int changed) {
   constexpr double h = 1e-3;
   const auto at = [&](double by) {
     SgdSettings settings = initial;
@@ -104,7 +104,7 @@ TEST_CASE("hypergradients are the derivatives of whole runs, of the last step or
   for (const int changed : {steps - 1, 0}) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       CAPTURE(changed, seed);
-      Problem problem(seed);
+      Training problem(seed);
       nn::Sgd by = problem.optimizer(initial);
       LearnedSettings learned(problem.parameters, by, still(changed == 0 ? 1 : 0));
       for (int k = 0; k < steps; ++k) {
@@ -122,7 +122,7 @@ TEST_CASE("hypergradients are the derivatives of whole runs, of the last step or
 }
 
 TEST_CASE("the gradient that a step got is found again in the weights") {
-  Problem problem(1);
+  Training problem(1);
   nn::Sgd by = problem.optimizer(initial);
   LearnedSettings learned(problem.parameters, by, still(0));
   for (int k = 0; k < steps; ++k) {
@@ -136,7 +136,7 @@ TEST_CASE("the gradient that a step got is found again in the weights") {
 }
 
 TEST_CASE("settings move against their hypergradients, and the optimizer follows") {
-  Problem problem(2);
+  Training problem(2);
   nn::Sgd by = problem.optimizer(initial);
   LearnedSettings learned(problem.parameters, by,
                           {.initial = initial, .learn_momentum = true, .learn_weight_decay = true});
@@ -167,7 +167,7 @@ TEST_CASE("settings move against their hypergradients, and the optimizer follows
 }
 
 TEST_CASE("settings stay within a factor 100, and those that are not learned stay") {
-  Problem problem(3);
+  Training problem(3);
   nn::Sgd by = problem.optimizer(initial);
   LearnedSettings learned(problem.parameters, by, {.initial = initial, .rate = 10});
   for (int k = 0; k < steps; ++k) {
@@ -185,7 +185,7 @@ TEST_CASE("learning goes on from a state to the same bits") {
   for (const double discount : {0.0, 0.9}) {
     LearnedSettingsOptions options = still(discount);
     options.rate = 0.1;
-    Problem problem(4);
+    Training problem(4);
     nn::Sgd by = problem.optimizer(initial);
     LearnedSettings learned(problem.parameters, by, options);
     const nn::NamedParameters names = {{"first", &problem.first}, {"second", &problem.second}};
@@ -219,7 +219,7 @@ TEST_CASE("learning goes on from a state to the same bits") {
 }
 
 TEST_CASE("settings that cannot be learned are refused with their values") {
-  Problem problem(5);
+  Training problem(5);
   nn::Sgd by = problem.optimizer(initial);
   const auto refused = [&](LearnedSettingsOptions options, const char* part) {
     return throws([&] { LearnedSettings(problem.parameters, by, options); }, part);
