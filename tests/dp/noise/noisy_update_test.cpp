@@ -156,14 +156,6 @@ TEST_CASE("the parts of an update, each by its owner, are the whole update bit f
   }
 }
 
-TEST_CASE("a rule that needs whole parameters is refused for several owners") {
-  const Sums sums;
-  nn::Lamb optimizer(std::vector<nn::Lamb::Group>{{sums.all(), {}}});
-  const std::shared_ptr<Ranks> rank = std::move(make_thread_ranks(2)[0]);
-  CHECK_THROWS_AS(optimizer.divide(std::make_shared<nn::Shards>(rank, optimizer.parameters())),
-                  std::invalid_argument);
-}
-
 TEST_CASE("a step for parameters that the optimizer does not have is refused") {
   const Sums sums, others;
   nn::Sgd optimizer(std::vector<nn::Sgd::Group>{{others.all(), {}}});
