@@ -9,8 +9,9 @@ namespace sotto::inline dp {
 // Statistics of one logical batch, for debugging and tests. NOT private: they are exact functions
 // of the data and must not be published.
 struct ClipStatistics {
-  // By group and unit, in the order in which the units were added.
-  std::vector<std::vector<double>> norms;  // before clipping
+  // Before clipping; by group and unit, in the order in which the units were added.
+  std::vector<std::vector<double>> norms;
+  // As norms.
   std::vector<std::vector<double>> factors;
   std::int64_t not_finite = 0;  // units that contributed nothing because of NaN, Inf or overflow
   double loss_sum = 0;          // over rows that belong to a unit and have a finite loss
