@@ -68,8 +68,6 @@ class Ledgers(Case):
         more = self.ledger("selection_and_more.ledger")
         self.assertTrue(more["adaptive"])
         self.assertGreater(more["answers"][0]["epsilon"], found["answers"][0]["epsilon"])
-        self.refuse(2, "gdp: no limit is known of a private selection", "spent", *DELTA, "--ledger",
-                    self.path("selection.ledger"), "--accountant", "gdp")
 
     def test_epochs_of_a_ledger_are_charged_once(self):
         found = self.ledger("passes.ledger", "--report", self.path("page.html"))
