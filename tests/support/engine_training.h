@@ -7,6 +7,7 @@
 #include "nn/data/digits.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 
 namespace sotto {
 

@@ -36,6 +36,15 @@ struct RankTraining {
   }
 };
 
+// Options of a private training on these ranks.
+inline EngineOptions noisy(const std::shared_ptr<Ranks>& ranks) {
+  EngineOptions options = options_of(Sampling::poisson);
+  options.noise_multiplier = 1;
+  options.memory.physical_batch = 16;
+  options.ranks = ranks;
+  return options;
+}
+
 // The body of a rank's program, with the model that it trains and its end of the run.
 using RankBody = std::function<void(RankTraining& training, const std::shared_ptr<Ranks>& ranks)>;
 

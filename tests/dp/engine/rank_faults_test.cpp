@@ -20,14 +20,6 @@
 namespace sotto {
 namespace {
 
-EngineOptions noisy(const std::shared_ptr<Ranks>& ranks) {
-  EngineOptions options = options_of(Sampling::poisson);
-  options.noise_multiplier = 1;
-  options.memory.physical_batch = 16;
-  options.ranks = ranks;
-  return options;
-}
-
 // The text of each rank's error, empty without one. The ranks' models are as they end.
 struct Errors {
   std::vector<std::string> texts;

@@ -28,14 +28,6 @@ extern "C" ssize_t getrandom(void* buffer, size_t size, unsigned /*flags*/) {
 namespace sotto {
 namespace {
 
-EngineOptions noisy(const std::shared_ptr<Ranks>& ranks) {
-  EngineOptions options = options_of(Sampling::poisson);
-  options.noise_multiplier = 1;
-  options.memory.physical_batch = 16;
-  options.ranks = ranks;
-  return options;
-}
-
 // Means of two statistics, of which the first depends on the unit, and which count the units.
 MeanQuery query_of(std::int64_t& asked) {
   return {.ranges = {{0, 1}, {-3, 5}},
