@@ -69,7 +69,7 @@ class UnpackedValues {
 // The ranks if there are several; null for one rank, and without ranks.
 const Ranks* several(const Ranks* ranks);
 
-// What the errors are, too, that every rank throws at the same operation, so that the run goes on.
+// Errors that every rank throws at the same operation are of this type, too: the run goes on.
 class OnEveryRank {
  public:
   virtual ~OnEveryRank() = default;

@@ -14,7 +14,7 @@ namespace sotto::inline dp {
 
 class Clipper;
 
-// What the ranks tell each other of their parts, under way.
+// The message by which ranks tell each other of their parts, under way.
 class PartsOfBatch {
  public:
   // Collective: `own` are the units that this rank clips.

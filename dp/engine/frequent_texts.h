@@ -29,7 +29,8 @@ class FrequentTexts {
   // The number of releases that find() makes.
   static constexpr std::int64_t releases = 2;
 
-  // Of the columns of kind category without categories, in a file that TableReader can read.
+  // Counts the columns of kind category that have no categories yet, in a file that TableReader can
+  // read.
   FrequentTexts(std::string path, const TableSchema& draft);
   std::int64_t columns() const { return std::ssize(columns_); }
   // The fraction of the units that must share a text for it to be found.

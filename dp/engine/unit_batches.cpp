@@ -173,8 +173,8 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
-// What a rank computes: whole blocks of units. Units of several rows are blocks of their own, in
-// the order of their padded sizes, since a physical batch has units of one size only.
+// A rank computes whole blocks of units. Units of several rows are blocks of their own, in the
+// order of their padded sizes, since a physical batch has units of one size only.
 struct UnitBatches::Items {
   SumBlocks blocks;
   UnitRows units;
