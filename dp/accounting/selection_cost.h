@@ -22,8 +22,8 @@ struct SelectionCost {
 //
 //   (1 - gamma) delta(e1) <= gamma (e^e1 - 1),
 //
-// both rounded up. Sharper than, and in the form of, Koskela, Redberg and Wang 2024, theorem 3; for
-// delta(e1) = 0 it is Papernot and Steinke 2022, corollary 3, (2 + eta) e1 in all. Throws where
+// both rounded up. It is sharper than, and in the form of, that of Koskela, Redberg and Wang 2024;
+// for delta(e1) = 0 it is that of Papernot and Steinke 2022, (2 + eta) e1 in all. Throws where
 // Accountant::compose() does.
 SelectionCost selection_cost(const PrivateSelection& selection,
                              const AccountantFactory& accountant);

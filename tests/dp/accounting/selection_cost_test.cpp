@@ -136,7 +136,7 @@ TEST_CASE("the best of several random discrete mechanisms is as private as told"
   CHECK(closest > 0.5);  // and not much less private than that
 }
 
-// Papernot and Steinke 2022, corollary 3, and the lower bound of their section 3 for eta -> 0: 2
+// The bound of Papernot and Steinke 2022, and their lower bound for eta -> 0: 2
 // epsilon is needed for any number of runs that is not 1.
 TEST_CASE("of pure mechanisms the best is (2 + eta) epsilon private, and not much more") {
   const double epsilon = 0.5, p = 1 / (1 + std::exp(-epsilon));
