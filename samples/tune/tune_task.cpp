@@ -30,10 +30,12 @@ Settings TuneTask::defaults() const {
 }
 
 std::vector<samples::Preset> TuneTask::presets() const {
-  Settings longer = defaults();
-  longer.train_size = 59'000;
-  longer.batch = 1024;
-  return {{"long", longer, {}}};
+  Settings quick = defaults();
+  quick.train_size = 3000;
+  quick.test_size = 1000;
+  quick.batch = 200;
+  quick.steps = 100;
+  return {{"quick", quick, {}}};
 }
 
 std::vector<samples::TaskSetting> TuneTask::settings() {
@@ -59,7 +61,7 @@ void TuneTask::prepare(Settings& settings) {
   require(settings.momentum > 0 || !learning_.momentum, "--momentum", settings.momentum,
           "above 0, to learn it from");
   require(sweep_.settings == 0 || sweep_.settings >= 2, "--sweep", sweep_.settings,
-          "a number of settings");
+          "0, for no sweep, or 2 or more");
   require(sweep_.range > 1 && std::isfinite(sweep_.range), "--sweep-range", sweep_.range,
           "a factor above 1");
   check(sweep_.settings == 0 || settings.privacy, "--sweep: needs privacy, which it charges");
