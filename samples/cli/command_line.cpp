@@ -7,6 +7,7 @@
 #include <sotto/core/devices.h>
 #include <sotto/core/error.h>
 #include <sotto/core/join.h>
+#include "samples/cli/cli11_options.h"
 #include "samples/cli/program.h"
 #include "samples/cli/renamed_options.h"
 
@@ -123,31 +124,48 @@ bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
 }
 
 CommandLine::CommandLine(const std::string& description, const std::string& footer)
-    : app_(description) {
-  app_.get_formatter()->column_width(help_column);
-  app_.option_defaults()->always_capture_default();
-  app_.set_help_flag("-h,--help", "print this help and exit");
-  app_.footer(footer);
+    : app_(std::make_unique<CLI::App>(description)) {
+  app_->get_formatter()->column_width(help_column);
+  app_->option_defaults()->always_capture_default();
+  app_->set_help_flag("-h,--help", "print this help and exit");
+  app_->footer(footer);
 }
 
-CLI::Option* CommandLine::flag(const char* name, bool& value, const std::string& text) {
-  return app_.add_flag(name, value, text)->group(group_);
+CommandLine::~CommandLine() = default;
+
+template <class T>
+void CommandLine::option(const char* name, T& value, const std::string& text, const char* type) {
+  add_option(*app_, name, value, text)->type_name(type)->group(group_);
 }
 
-CLI::Option* CommandLine::choice(const char* name, std::string& value, const std::string& text,
-                                 const std::vector<std::string>& names) {
-  return option(name, value, fmt::format("{}: {}", text, join(names, ", ")), "NAME")
+template void CommandLine::option(const char*, int&, const std::string&, const char*);
+template void CommandLine::option(const char*, std::int64_t&, const std::string&, const char*);
+template void CommandLine::option(const char*, std::uint64_t&, const std::string&, const char*);
+template void CommandLine::option(const char*, double&, const std::string&, const char*);
+template void CommandLine::option(const char*, std::string&, const std::string&, const char*);
+template void CommandLine::option(const char*, std::optional<std::int64_t>&, const std::string&,
+                                  const char*);
+template void CommandLine::option(const char*, std::optional<double>&, const std::string&,
+                                  const char*);
+
+void CommandLine::flag(const char* name, bool& value, const std::string& text) {
+  app_->add_flag(name, value, text)->group(group_);
+}
+
+void CommandLine::choice(const char* name, std::string& value, const std::string& text,
+                         const std::vector<std::string>& names) {
+  add_option(*app_, name, value, fmt::format("{}: {}", text, join(names, ", ")))
+      ->type_name("NAME")
+      ->group(group_)
       ->check([names](const std::string& given) {
         if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
         return fmt::format("{} is not one of {}", given, join(names, ", "));
       });
 }
 
-CLI::Option* CommandLine::parsed(const char* name,
-                                 const std::function<void(const std::string&)>& read,
-                                 const std::string& shown, const std::string& text,
-                                 const char* type) {
-  return app_.add_option_function<std::string>(name, read, text)
+void CommandLine::parsed(const char* name, const std::function<void(const std::string&)>& read,
+                         const std::string& shown, const std::string& text, const char* type) {
+  app_->add_option_function<std::string>(name, read, text)
       ->default_str(shown)
       ->type_name(type)
       ->group(group_)
@@ -202,8 +220,10 @@ void CommandLine::add_memory(memory::Policy& policy) {
       "SIZE");
 }
 
+bool CommandLine::given(const char* option) const { return (*app_)[option]->count() > 0; }
+
 bool CommandLine::parse(int argc, const char* const* argv) {
-  if (!parse_arguments(app_, argc, argv)) return false;
+  if (!parse_arguments(*app_, argc, argv)) return false;
   for (const auto& [one, other] : conflicts_) {
     check(!given(one.c_str()) || !given(other.c_str()), "{} and {} do not go together", one, other);
   }

@@ -1,5 +1,6 @@
 // Shows the cost and the saving of each memory technique on one network; see --help.
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "samples/cli/command_line.h"

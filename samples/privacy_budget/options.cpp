@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include <sotto/core/join.h>
-#include "samples/cli/command_line.h"
+#include "samples/cli/cli11_options.h"
 #include "samples/cli/program.h"
 
 namespace sotto::budget {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/io/atomic_file.h>

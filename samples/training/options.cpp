@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/devices.h>
