@@ -19,7 +19,6 @@ using samples::Settings;
 constexpr float pixel_mean = 0.1307F;
 constexpr float pixel_deviation = 0.3081F;
 constexpr std::int64_t pixel_grain = 1 << 16;
-constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
 void normalize(const Tensor& images) {
   auto* const pixels = images.data<float>();

@@ -5,6 +5,9 @@
 
 namespace sotto::mnist {
 
+// The memory of a digit: its pixels and its label.
+inline constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
+
 class DigitsTask final : public samples::Task {
  public:
   std::string program() const override { return "mnist"; }

@@ -55,13 +55,14 @@ void TuneTask::prepare(Settings& settings) {
   // Without privacy there is no bound.
   learning_.bound = learning_.bound && settings.privacy;
   require(public_rows_ >= 1, "--public-rows", public_rows_, "a number of rows");
+  samples::check_fits("--public-rows", mnist::bytes_of_digit * static_cast<double>(public_rows_));
   require(std::isfinite(weight_decay_) && weight_decay_ > 0, "--weight-decay", weight_decay_,
           "a positive number");
   require(std::isfinite(rate_) && rate_ > 0, "--tuning-rate", rate_, "a positive number");
   require(settings.momentum > 0 || !learning_.momentum, "--momentum", settings.momentum,
           "above 0, to learn it from");
-  require(sweep_.settings == 0 || sweep_.settings >= 2, "--sweep", sweep_.settings,
-          "0, for no sweep, or 2 or more");
+  require(sweep_.settings == 0 || (sweep_.settings >= 2 && sweep_.settings <= max_sweep), "--sweep",
+          sweep_.settings, fmt::format("0, for no sweep, or from 2 to {}", max_sweep));
   require(sweep_.range > 1 && std::isfinite(sweep_.range), "--sweep-range", sweep_.range,
           "a factor above 1");
   check(sweep_.settings == 0 || settings.privacy, "--sweep: needs privacy, which it charges");

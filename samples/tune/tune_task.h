@@ -12,6 +12,8 @@ namespace sotto::tune {
 
 // A sweep instead of one training. sum: all settings are trained and told, and all are charged.
 // select: a random number of them, and the best alone is told (select_privately).
+inline constexpr std::int64_t max_sweep = 10'000;
+
 struct Sweep {
   std::int64_t settings = 0;  // 0: no sweep
   std::string charge = "sum";

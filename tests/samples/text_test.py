@@ -79,7 +79,7 @@ class Training(InFolder):
         private, ordinary = (float(re.search(pattern + r"test nats per character ([\d.]+)", out, re.M)[1])
                              for pattern in ("^", "^without privacy: "))
         self.assertLess(private, 0.3)
-        self.assertLess(ordinary, private)
+        self.assertLess(ordinary, private + 0.005)  # little noise may even help
         _, metadata = read_tensors(model)
         privacy = json.loads(metadata["sotto.privacy"])
         self.assertEqual(1, privacy["releases"])

@@ -240,12 +240,12 @@ TEST_CASE("a gated training spends what a plain one does, in physical batches an
     Gradients v;
     for (Parameter* parameter : gated.model.parameters())
       v.emplace_back(parameter, full(parameter->value.shape(), 0.1));
-    double share = -1;
+    double counted = 0, all = 0;
     const auto loss = [&](Tape& tape, std::span<const std::int64_t> batch) {
       const Var losses = gated.loss()(tape, batch);
       const Var gate = greater(gradient_products(losses, v), 0 * detach(losses));
-      if (gate.value().numel() > 0)
-        share = sum(gate.value()).item() / static_cast<double>(batch.size());
+      if (gate.value().numel() > 0) counted += sum(gate.value()).item();
+      all += static_cast<double>(batch.size());
       tape.set_sample_weights(gate);
       return losses;
     };
@@ -253,8 +253,8 @@ TEST_CASE("a gated training spends what a plain one does, in physical batches an
     for (int k = 0; k < 3; ++k) engine.step(loss);
     CHECK(engine.epsilon() == plain_engine.epsilon());
     CHECK(engine.clipper().sensitivity() == plain_engine.clipper().sensitivity());
-    CHECK(share >= 0);
-    CHECK(share < 1);
+    CHECK(counted > 0);
+    CHECK(counted < all);
   }
 }
 
