@@ -18,6 +18,12 @@ PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
   return gradient.group(views);
 }
 
+// The sum over all samples of an elementwise op's gradient, as that of one sample.
+PerSampleGrad sum_of_samples(const Tensor& full, const Shape& shape) {
+  const Tensor total = sum_to_f32(full, shape);
+  return PerSampleGrad::materialized(total.unsqueeze(0));
+}
+
 const Var& input_of(const detail::TapeNode& node, int i) {
   return node.inputs[static_cast<std::size_t>(i)];
 }
@@ -77,8 +83,7 @@ void Adjoint::broadcast(int i, const Tensor& full) {
     return input(i, reshape(sum_to(full, kept), with_batch_dims(x.shape())));
   }
   if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
-  if (samples.is_mixed())
-    return shared(i, PerSampleGrad::materialized(sum_to_f32(full, x.shape()).unsqueeze(0)));
+  if (samples.is_mixed() || sums_only()) return shared(i, sum_of_samples(full, x.shape()));
   // Sums over all axes except the sample axis, which moves to the front.
   Shape kept = x.shape();
   while (kept.rank() < full.rank()) kept.insert(0, 1);

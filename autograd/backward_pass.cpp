@@ -26,6 +26,8 @@ Tensor materialized_sum(const std::vector<PerSampleGrad>& uses, bool sums_only) 
 void add_to(Tensor& total, const Tensor& part) {
   if (!total.defined()) {
     total = part;
+  } else if (part.numel() == 0) {
+    return;
   } else if (total.sole() && total.is_dense() && total.shape() == part.shape() &&
              total.dtype() == part.dtype()) {
     axpby(1, part, 1, total);

@@ -103,6 +103,7 @@ const std::unordered_map<std::string_view, Width>& table() {
       {"permute", follows},
       {"expand", follows},
       {"slice", follows},
+      {"split", follows},
       {"views", follows},
       {"concat", follows},
       {"take", follows},

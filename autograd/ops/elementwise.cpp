@@ -74,11 +74,20 @@ struct BinaryGradient {
   void deliver(int i, bool last, const Tensor& dy, Adjoint& adjoint) const {
     if (passes_on(i)) return adjoint.broadcast(i, dy);
     const bool repeated = shapes[static_cast<std::size_t>(i)] != dy.shape();
-    if (repeated && samples.batched() && adjoint.batch_dims() == 0)
-      return adjoint.broadcast(i, summed(i, dy));
+    const bool by_sample = repeated && samples.batched() && adjoint.batch_dims() == 0;
+    if (by_sample && !(adjoint.sums_only() && fits(dy))) return adjoint.broadcast(i, summed(i, dy));
     const Tensor into = last ? adjoint.in_place(dy) : Tensor();
     adjoint.broadcast(i, binary_grad(op, i, operand(0, dy), operand(1, dy), dy, into));
   }
+
+  // The number of samples whose gradients are formed at a time.
+  std::int64_t step(const Tensor& dy) const {
+    const std::int64_t n = std::max<std::int64_t>(dy.size(samples.axis()), 1),
+                       each = static_cast<std::int64_t>(dy.bytes()) / n;
+    return std::max<std::int64_t>(1, chunk_bytes(dy.device(), cpu_chunk_bytes) / (each + 1));
+  }
+  // True if those of all samples are.
+  bool fits(const Tensor& dy) const { return step(dy) >= dy.size(samples.axis()); }
 
   // The gradient of an operand that was broadcast, summed over all repeated axes except the
   // samples. It is computed for a few samples at a time, so that the full gradient is never stored.
@@ -90,13 +99,15 @@ struct BinaryGradient {
       const int at = k - (dy.rank() - own.rank());
       if (k != axis && (at < 0 || own[at] == 1)) kept[k] = 1;
     }
-    const Tensor y = Tensor::empty(kept, arithmetic_type(dy.dtype()), dy.device());
-    const std::int64_t n = dy.size(axis);
-    const std::int64_t each = static_cast<std::int64_t>(dy.bytes()) / std::max<std::int64_t>(n, 1);
-    const std::int64_t step =
-        std::max<std::int64_t>(1, chunk_bytes(dy.device(), cpu_chunk_bytes) / (each + 1));
-    for (std::int64_t at = 0; at < n; at += step) {
-      const auto part = [&](const Tensor& x) { return x.slice(axis, at, std::min(n, at + step)); };
+    const Dtype dtype = arithmetic_type(dy.dtype());
+    if (fits(dy)) {
+      const Tensor all = binary_grad(op, i, operand(0, dy), operand(1, dy), dy);
+      return to_dtype(sum_to_f32(all, kept), dtype);
+    }
+    const Tensor y = Tensor::empty(kept, dtype, dy.device());
+    const std::int64_t n = dy.size(axis), some = step(dy);
+    for (std::int64_t at = 0; at < n; at += some) {
+      const auto part = [&](const Tensor& x) { return x.slice(axis, at, std::min(n, at + some)); };
       const auto of = [&](int k) { return part(operand(k, dy).expand(dy.shape())); };
       const Tensor to = part(y);
       copy_into(sum_to_f32(binary_grad(op, i, of(0), of(1), part(dy)), to.shape()), to);

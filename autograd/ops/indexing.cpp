@@ -1,7 +1,9 @@
 #include "autograd/ops/indexing.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/reductions.h"
@@ -16,6 +18,7 @@ namespace {
 const Op gather_op("gather");
 const Op scatter_op("scatter");
 const Op order_op("sort");
+const Op split_op("split");
 
 // The sample axis of an op with ids: x and ids must share it, and it must not be the indexed axis.
 SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids) {
@@ -23,6 +26,42 @@ SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids)
   const bool agree = x.samples() == ids.samples();
   if (!agree) return x.tape().mix(op.name, x.samples().batched() ? x : ids);
   return preserve_sample_axis(op, x, {axis});
+}
+
+// One part of a value for each size, whose gradients are joined once: slices would each make one of
+// zeros around its own, and add them up.
+std::vector<Var> parts_of(const Var& x, int axis, SampleAxis samples,
+                          const std::vector<std::int64_t>& sizes) {
+  const Tensor& value = x.value();
+  const std::int64_t rows = samples.batched() ? value.size(samples.axis()) : 0;
+  const Tensor nothing = zeros({rows, 0}, value.dtype(), value.device());
+  std::vector<Tensor> values;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    values.push_back(value.slice(axis, start, start + size));
+    start += size;
+  }
+  const auto gradients = std::make_shared<std::vector<Tensor>>(sizes.size());
+  std::vector<Tensor> outlines;
+  for (const Tensor& part : values) outlines.push_back(part.outline());
+  const Var whole = x.tape().record(
+      split_op, {x}, nothing, samples.batched() ? SampleAxis(0) : samples,
+      [=, device = value.device()](const Tensor&, Adjoint& adjoint) {
+        std::vector<Tensor> all = std::exchange(*gradients, std::vector<Tensor>(gradients->size()));
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          if (!all[k].defined()) all[k] = zeros(outlines[k].shape(), outlines[k].dtype(), device);
+        }
+        adjoint.input(0, concat(all, axis));
+      });
+  std::vector<Var> parts;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    parts.push_back(x.tape().record(split_op, {whole}, values[k], samples,
+                                    [=](const Tensor& dy, Adjoint& adjoint) {
+                                      (*gradients)[k] = dy;
+                                      adjoint.input(0, nothing);
+                                    }));
+  }
+  return parts;
 }
 
 // Zeros of `shape`, to which `src` is added at its ids.
@@ -79,14 +118,15 @@ Var scatter_add(const Var& x, int axis, const Var& ids, const Var& src) {
 
 std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   axis = normalize_axis("split", axis, x.rank());
-  preserve_sample_axis("split", x, {axis});
+  const SampleAxis samples = preserve_sample_axis(split_op, x, {axis});
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   check(total == x.shape()[axis], "split: parts with {} elements in total do not fit axis {} of {}",
         total, axis, x.shape());
+  for (const std::int64_t size : sizes) check(size >= 0, "split: a part of size {}", size);
+  if (x.needs_grad() && !x.samples().is_shared()) return parts_of(x, axis, samples, sizes);
   std::vector<Var> parts;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
-    check(size >= 0, "split: a part of size {}", size);
     parts.push_back(slice(x, axis, start, start + size));
     start += size;
   }

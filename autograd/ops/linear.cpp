@@ -113,6 +113,12 @@ Tensor bias_rows(const Tensor& dy) {
   return single ? dy.squeeze(1) : sum_f32(dy, {1});
 }
 
+// That of a bias from dy [n, t, o]; for `sums_only` that of all samples together, by one sum.
+PerSampleGrad bias_gradient(const Tensor& dy, bool sums_only) {
+  const Tensor rows = sums_only ? sum_f32(dy, {0, 1}).unsqueeze(0) : bias_rows(dy);
+  return PerSampleGrad::materialized(rows);
+}
+
 // y[.., o] = sum_i x[.., i] w[o, i] + b[o]; if `flipped`, w is [i, o].
 Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipped) {
   cast_inputs(op, {&x, &w});
@@ -135,8 +141,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
           adjoint.shared(1, flipped ? PerSampleGrad::outer(in, out, shape)
                                     : PerSampleGrad::outer(out, in, shape));
         }
-        if (biased && adjoint.wants(2))
-          adjoint.shared(2, PerSampleGrad::materialized(bias_rows(out)));
+        if (biased && adjoint.wants(2)) adjoint.shared(2, bias_gradient(out, adjoint.sums_only()));
       });
 }
 

@@ -36,8 +36,8 @@ Projections projections(const Var& query, const Var& key, const Var& value,
   }
   const Var all = linear(query, *w.in_proj_weight, w.in_proj_bias);
   const std::int64_t width = all.shape().back() / 3;
-  const auto part = [&](int k) { return slice(all, -1, k * width, (k + 1) * width); };
-  return {part(0), part(1), part(2)};
+  const std::vector<Var> parts = split(all, -1, {width, width, width});
+  return {parts[0], parts[1], parts[2]};
 }
 
 // Prepends to x, along the positions, the key or value rows that bias_k, bias_v and add_zero_attn

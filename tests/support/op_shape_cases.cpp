@@ -137,6 +137,15 @@ void add_shape_cases(std::vector<OpCase>& cases) {
   }));
   cases.push_back(
       along("slice", "select", [](const Var& x, int axis) { return select(x, axis, -1); }));
+  cases.push_back(along("split", "the parts exchanged", [](const Var& x, int axis) {
+    const std::int64_t n = x.value().size(axis), first = n / 2;
+    const std::vector<Var> parts = split(x, axis, {first, n - first});
+    return concat({square(parts[1]), parts[0]}, axis);
+  }));
+  cases.push_back(along("split", "one part of three", [](const Var& x, int axis) {
+    const std::int64_t n = x.value().size(axis);
+    return split(x, axis, {0, n, 0})[1];
+  }));
   cases.push_back({"concat", "batched and shared parts", concat_case});
   cases.push_back({"concat", "stack", stack_case});
   cases.push_back({"views", "joined for a layer", views_case});
