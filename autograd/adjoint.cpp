@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "autograd/backward_pass.h"
+#include "autograd/ops/padded_columns.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -16,6 +17,14 @@ PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
   Grouping views{.unit_of_row = {}, .units = samples};
   for (std::int64_t row = 0; row < rows; ++row) views.unit_of_row.push_back(row % samples);
   return gradient.group(views);
+}
+
+// A gradient for a value of `shape` without the columns of zeros behind those of the value
+// (padded_columns.h).
+Tensor first_columns(const Tensor& dx, const Shape& shape) {
+  if (dx.rank() != shape.rank() || dx.rank() == 0) return dx;
+  const std::int64_t own = shape.back(), all = padded_columns(own, dx.dtype(), dx.device());
+  return dx.size(-1) == all && all > own ? dx.slice(-1, 0, own) : dx;
 }
 
 // The sum over all samples of an elementwise op's gradient, as that of one sample.
@@ -48,9 +57,15 @@ Tensor Adjoint::in_place(const Tensor& dy) const {
 void Adjoint::input(int i, const Tensor& dx) {
   if (!wants(i)) return;
   const Var& x = input_of(pass_.node(node_), i);
-  check(dx.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
+  const Tensor own = first_columns(dx, x.shape());
+  check(own.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
         pass_.node(node_).name, dx.shape(), i, x.shape());
-  detail::add_to(pass_.cotangent(x).value, to_dtype(dx, x.dtype()));
+  Tensor& total = pass_.cotangent(x).value;
+  const bool alike = !total.defined() || total.shape() == dx.shape();
+  if (alike && detail::takes_padding(pass_.node(x.index_)))
+    return detail::add_to(total, to_dtype(dx, x.dtype()));
+  if (total.defined()) total = first_columns(total, x.shape());
+  detail::add_to(total, to_dtype(own, x.dtype()));
 }
 
 void Adjoint::shared(int i, const PerSampleGrad& gradient) {

@@ -55,6 +55,9 @@ class BackwardPass {
   std::vector<std::pair<int, Tensor>> grads_;
 };
 
+// True if the node's backward takes gradients with further columns of zeros (padded_columns.h).
+bool takes_padding(const TapeNode& node);
+
 // Adds `part` to `total`: in place if there is no other reference to `total`, else into a new
 // tensor. The first part becomes the total without a copy.
 void add_to(Tensor& total, const Tensor& part);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "autograd/ops/padded_columns.h"
 #include "autograd/ops/shape_ops.h"
+#include "autograd/per_sample/padded_outer.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -119,29 +122,56 @@ PerSampleGrad bias_gradient(const Tensor& dy, bool sums_only) {
   return PerSampleGrad::materialized(rows);
 }
 
+// x with further rows of zeros, in `dtype`; x itself if it has so many rows.
+Tensor with_zero_rows(const Tensor& x, std::int64_t rows, Dtype dtype) {
+  if (x.size(0) == rows) return x;
+  Shape shape = x.shape();
+  shape[0] = rows;
+  const Tensor y = Tensor::empty(shape, dtype, x.device());
+  copy_into(x, y.slice(0, 0, x.size(0)));
+  backend(y.device()).fill(0, y.slice(0, x.size(0), rows).view());
+  return y;
+}
+
+// The gradient of a weight [o, i], or [i, o] if `flipped`, from out [n, t, o or more columns, of
+// zeros] and in [n, t, i].
+PerSampleGrad weight_gradient(const Tensor& out, const Tensor& in, const Shape& shape,
+                              bool flipped) {
+  if (flipped) return PerSampleGrad::outer(in, out, shape);
+  return out.size(2) == shape[0] ? PerSampleGrad::outer(out, in, shape)
+                                 : detail::padded_outer(out, in, shape);
+}
+
 // y[.., o] = sum_i x[.., i] w[o, i] + b[o]; if `flipped`, w is [i, o].
 Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipped) {
   cast_inputs(op, {&x, &w});
   check(x.dtype() == w.dtype(), "{}: dtypes differ: {} x {}", op.name, name(x.dtype()),
         name(w.dtype()));
   const SampleAxis samples = preserve_sample_axis(op, x, {-1});
-  const Tensor weight = flipped ? w.value().transpose(0, 1) : w.value();
-  const Tensor y = reshape(affine_rows(x.value(), weight, b ? &b->value() : nullptr),
-                           with_last(x.shape(), weight.size(0)));
+  const Tensor matrix = flipped ? w.value().transpose(0, 1) : w.value();
+  const std::int64_t outputs = matrix.size(0),
+                     columns = &op == &linear_op
+                                   ? padded_columns(outputs, x.dtype(), matrix.device())
+                                   : outputs;
+  const Tensor weight = with_zero_rows(matrix, columns, x.dtype()),
+               bias = b ? with_zero_rows(b->value(), columns, x.dtype()) : Tensor();
+  const Tensor y =
+      reshape(affine_rows(x.value(), weight, b ? &bias : nullptr), with_last(x.shape(), columns))
+          .slice(-1, 0, outputs);
   std::vector<Var> inputs{x, w};
   if (b) inputs.push_back(*b);
   return x.tape().record(
       op, inputs, y, samples,
-      [x = w.needs_grad() ? x.value() : x.value().outline(), weight, samples, flipped,
+      [x = w.needs_grad() ? x.value() : x.value().outline(), weight, samples, flipped, outputs,
        shape = w.shape(), biased = b.has_value()](const Tensor& dy, Adjoint& adjoint) {
-        if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), weight), x.shape()));
+        // Its columns are `outputs`, or all of the product, with zeros in those behind.
+        const Tensor rows = weight.slice(0, 0, dy.size(-1));
+        if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), rows), x.shape()));
         const Tensor out = by_sample(dy, samples, 1);
-        if (adjoint.wants(1)) {
-          const Tensor in = by_sample(x, samples, 1);
-          adjoint.shared(1, flipped ? PerSampleGrad::outer(in, out, shape)
-                                    : PerSampleGrad::outer(out, in, shape));
-        }
-        if (biased && adjoint.wants(2)) adjoint.shared(2, bias_gradient(out, adjoint.sums_only()));
+        if (adjoint.wants(1))
+          adjoint.shared(1, weight_gradient(out, by_sample(x, samples, 1), shape, flipped));
+        if (biased && adjoint.wants(2))
+          adjoint.shared(2, bias_gradient(out.slice(2, 0, outputs), adjoint.sums_only()));
       });
 }
 

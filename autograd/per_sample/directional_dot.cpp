@@ -2,6 +2,7 @@
 
 #include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/norms.h"
+#include "autograd/per_sample/padded_outer.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -25,9 +26,10 @@ void rows_dot(const Tensor& a, const Tensor& b, const Tensor& y) {
 
 // <sum_t b[t] (x) a[t], V> = sum_t <b[t], V a[t]>
 void dot_into(const Outer& f, const Tensor& v, const Tensor& y) {
-  const Tensor matrix = reshape(v, {f.b.size(2), f.a.size(2)});
+  const Tensor b = own_columns(f, v.shape());
+  const Tensor matrix = reshape(v, {b.size(2), f.a.size(2)});
   const Tensor va = gemm(flat(f.a), matrix.transpose(0, 1));
-  rows_dot(f.b, reshape(va, f.b.shape()), y);
+  rows_dot(b, reshape(va, b.shape()), y);
 }
 
 // <dW, V> = <dy, conv(x, V)>

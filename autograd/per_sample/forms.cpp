@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/padded_outer.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
@@ -42,14 +43,30 @@ Tensor masked(const Tensor& x, const Tensor& weights) {
 
 Tensor flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
 
-Tensor Outer::materialize(const Shape& shape) const {
-  return reshape(outer_sum(b, a), with_samples(b.size(0), shape));
+PerSampleGrad padded_outer(const Tensor& b, const Tensor& a, const Shape& shape) {
+  check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
+            shape.rank() == 2 && a.size(2) == shape[1] && b.size(2) >= shape[0],
+        "padded_outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
+  return {Outer{contiguous(b), contiguous(a)}, shape};
 }
 
-Tensor Outer::sum(const Shape& shape) const { return reshape(outer_sum(flat(b), flat(a)), shape); }
+Tensor own_columns(const Outer& f, const Shape& shape) {
+  return f.a.size(2) == 0 ? f.b : f.b.slice(2, 0, shape.numel() / f.a.size(2));
+}
+
+Tensor Outer::materialize(const Shape& shape) const {
+  return reshape(outer_sum(own_columns(*this, shape), a), with_samples(b.size(0), shape));
+}
+
+// All columns are multiplied, so that products are aligned, and the first rows of the result kept.
+Tensor Outer::sum(const Shape& shape) const {
+  const std::int64_t rows = own_columns(*this, shape).size(2);
+  return reshape(outer_sum(flat(b), flat(a)).slice(0, 0, rows), shape);
+}
 
 void Outer::add_sum(const Tensor& y) const {
-  outer_sum_add(flat(b), flat(a), reshape(y, {b.size(2), a.size(2)}));
+  const std::int64_t rows = own_columns(*this, y.shape()).size(2);
+  outer_sum_add(flat(b).slice(1, 0, rows), flat(a), reshape(y, {rows, a.size(2)}));
 }
 
 Outer Outer::slice(std::int64_t begin, std::int64_t end) const {

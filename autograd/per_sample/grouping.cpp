@@ -81,7 +81,7 @@ PerSampleGrad join_rows(const PerSampleGrad& rows, std::int64_t units, std::int6
     return reshape(x, {units, width * x.size(1), x.size(2)});
   };
   if (const auto* f = rows.form_data().as<Outer>())
-    return PerSampleGrad::outer(joined(f->b), joined(f->a), shape);
+    return {Outer{joined(f->b), joined(f->a)}, shape};
   if (const auto* f = rows.form_data().as<OneHot>()) {
     const Shape every{f->ids.size(0), f->ids.size(1), f->b.size(2)};
     return PerSampleGrad::onehot(reshape(f->ids, {units, width * every[1]}),

@@ -39,8 +39,11 @@ struct Factors {
       const Tensor weight = reshape(y, images->weight_shape());
       device.conv_weight(b.view(), a.view(), images->window, beta, weight.view());
     } else {
-      const Tensor product = reshape(y, {b.size(2), a.size(2)});
-      device.gemm(flat(b).transpose(0, 1).view(), flat(a).view(), beta, product.view());
+      // b may have further columns (padded_outer.h).
+      const std::int64_t columns = a.size(2), rows = columns == 0 ? 0 : y.numel() / columns;
+      const Tensor product = reshape(y, {rows, columns});
+      device.gemm(flat(b).slice(1, 0, rows).transpose(0, 1).view(), flat(a).view(), beta,
+                  product.view());
     }
   }
 

@@ -16,23 +16,36 @@ namespace sotto {
 
 namespace {
 
-// Calls f(row, k, its pointers...) for every row of row-major arrays of x's sizes.
+// Calls f(row, k, its pointers...) for every row of arrays of x's sizes, whose rows lie `pitch`
+// elements apart.
 template <class F, class... T>
-void for_rows_of(const View& x, F&& f, T*... arrays) {
+void for_rows_apart(const View& x, std::int64_t pitch, F&& f, T*... arrays) {
   const std::int64_t k = x.size[x.rank - 1];
   const std::int64_t rows = k == 0 ? 0 : x.numel() / k;
   parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  simd_dispatch([&] {
-                   for (std::int64_t r = begin; r < end; ++r) f(r, k, (arrays + r * k)...);
+                   for (std::int64_t r = begin; r < end; ++r) f(r, k, (arrays + r * pitch)...);
                  });
                });
+}
+// The same for row-major arrays.
+template <class F, class... T>
+void for_rows_of(const View& x, F&& f, T*... arrays) {
+  for_rows_apart(x, x.size[x.rank - 1], f, arrays...);
 }
 // Calls f for every row of views of one type.
 template <class F, class... V>
 void for_each_row(F&& f, View first, V... rest) {
   dispatch_float(first.dtype, [&]<class T>(std::type_identity<T>) {
     for_rows_of(first, f, first.template as<T>(), rest.template as<T>()...);
+  });
+}
+// Calls f for every row of logits, and of their gradients.
+template <class F, class... V>
+void for_each_row_of_logits(F&& f, View x, V... rest) {
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    for_rows_apart(x, logit_pitch(x), f, x.template as<T>(), rest.template as<T>()...);
   });
 }
 
@@ -167,7 +180,7 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
 }
 
 void CpuBackend::cross_entropy(const ClassTargets& targets, View x, View y, View stats) {
-  for_each_row(
+  for_each_row_of_logits(
       [&]<class T>(std::int64_t row, std::int64_t k, const T* a) {
         using A = acc_t<T>;
         CrossEntropyStats<A>& s = stats.as<CrossEntropyStats<A>>()[row] = {};
@@ -194,7 +207,7 @@ void CpuBackend::cross_entropy(const ClassTargets& targets, View x, View y, View
 
 void CpuBackend::cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
                                     View dx) {
-  for_each_row(
+  for_each_row_of_logits(
       [&]<class T>(std::int64_t row, std::int64_t k, const T* a, T* out) {
         using A = acc_t<T>;
         if (targets.ignores(row)) return void(std::fill_n(out, k, T(0)));

@@ -11,10 +11,19 @@
 
 namespace sotto {
 
+// Rows of `classes` elements that lie `pitch` elements apart in all arrays.
+template <class T, class... X>
+Row<T> rows_apart(std::int64_t classes, std::int64_t pitch, const X*... arrays) {
+  Row<T> row(classes, arrays...);
+  row.packed = row.packed && pitch % row.lanes == 0;
+  return row;
+}
+
 template <class T>
 struct CrossEntropy {
   using A = acc_t<T>;
   Row<T> row;
+  std::int64_t pitch;
   ClassTargets targets;
   const T* x;
   A* y;
@@ -22,7 +31,7 @@ struct CrossEntropy {
 
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
-    const T* const a = x + index * row.count;
+    const T* const a = x + index * pitch;
     CrossEntropyStats<A> s{};
     double loss = 0;
     if (!targets.ignores(index)) {
@@ -83,6 +92,7 @@ template <class T>
 struct CrossEntropyGrad {
   using A = acc_t<T>;
   Row<T> row;
+  std::int64_t pitch;
   ClassTargets targets;
   const T* x;
   const CrossEntropyStats<A>* stats;
@@ -104,7 +114,7 @@ struct CrossEntropyGrad {
       const double q = targets.template spread<A>(c, row.count) + (c == t ? own : 0);
       return math::exp(-s.loss(v)) * total - static_cast<A>(slope * q);
     };
-    row.map_at(team, grad, dx + index * row.count, x + index * row.count);
+    row.map_at(team, grad, dx + index * pitch, x + index * pitch);
   }
 };
 
@@ -114,10 +124,10 @@ void DeviceBackend<Exec>::cross_entropy(const ClassTargets& targets, View x, Vie
   if (x.numel() == 0) return;
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     using A = acc_t<T>;
-    const std::int64_t classes = x.size[1];
+    const std::int64_t classes = x.size[1], pitch = logit_pitch(x);
     exec.for_each_team(x.size[0], classes,
-                       CrossEntropy<T>{Row<T>(classes, x.as<T>()), targets, x.as<T>(), y.as<A>(),
-                                       stats.as<CrossEntropyStats<A>>()});
+                       CrossEntropy<T>{rows_apart<T>(classes, pitch, x.as<T>()), pitch, targets,
+                                       x.as<T>(), y.as<A>(), stats.as<CrossEntropyStats<A>>()});
   });
 }
 
@@ -129,11 +139,12 @@ void DeviceBackend<Exec>::cross_entropy_grad(const ClassTargets& targets, View x
   if (x.numel() == 0) return;
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     using A = acc_t<T>;
-    const std::int64_t classes = x.size[1];
-    exec.for_each_team(x.size[0], classes,
-                       CrossEntropyGrad<T>{Row<T>(classes, x.as<T>(), dx.as<T>()), targets,
-                                           x.as<T>(), stats.as<CrossEntropyStats<A>>(), dy.as<A>(),
-                                           dy.stride[0], dx.as<T>()});
+    const std::int64_t classes = x.size[1], pitch = logit_pitch(x);
+    const Row<T> row = rows_apart<T>(classes, pitch, x.as<T>(), dx.as<T>());
+    exec.for_each_team(
+        x.size[0], classes,
+        CrossEntropyGrad<T>{row, pitch, targets, x.as<T>(), stats.as<CrossEntropyStats<A>>(),
+                            dy.as<A>(), dy.stride[0], dx.as<T>()});
   });
 }
 

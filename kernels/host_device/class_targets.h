@@ -37,6 +37,12 @@ struct ClassTargets {
   }
 };
 
+// The distance of two rows of logits [rows, classes], and of their gradients: rows may have gaps,
+// the same in both arrays.
+inline std::int64_t logit_pitch(const View& logits) {
+  return logits.size[0] > 1 ? logits.stride[0] : logits.size[1];
+}
+
 // What the forward pass leaves for the gradient, for each row.
 template <class A>
 struct CrossEntropyStats {

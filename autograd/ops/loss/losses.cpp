@@ -1,9 +1,11 @@
 #include "autograd/ops/loss/losses.h"
 
 #include <cmath>
+#include <optional>
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/loss/class_numbers.h"
+#include "autograd/ops/padded_columns.h"
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
@@ -51,6 +53,22 @@ struct AxisToEnd {
   Shape order, back;
 };
 
+// Logits [.., classes] as a matrix, whose rows may have gaps as those of linear() do.
+Tensor matrix_of(const Tensor& logits, std::int64_t rows, std::int64_t classes) {
+  const std::int64_t pitch = padded_columns(classes, logits.dtype(), logits.device());
+  const std::optional<Tensor> matrix = logits.view_as({rows, classes});
+  if (matrix && pitch > classes && matrix->strides() == Shape{pitch, 1}) return *matrix;
+  return reshape(contiguous(logits), {rows, classes});
+}
+
+// An uninitialised matrix of x's size, and zeros in place of the gaps between x's rows.
+Tensor rows_like(const Tensor& x) {
+  const std::int64_t classes = x.size(1), columns = x.contiguous() ? classes : x.strides()[0];
+  const Tensor y = Tensor::empty({x.size(0), columns}, x.dtype(), x.device());
+  if (columns > classes) backend(y.device()).fill(0, y.slice(1, classes, columns).view());
+  return y;
+}
+
 // The operands of the primitive, which keep what it reads.
 struct RowTargets {
   Tensor ids, weights;
@@ -86,8 +104,9 @@ Var cross_entropy_elements(const Var& logits, const Tensor& labels,
 
   const SampleAxis samples = preserve_sample_axis(cross_entropy_op, logits, {axis});
   const AxisToEnd move(axis, logits.rank());
-  const Tensor moved = contiguous(logits.value().permute(move.order));
-  const Tensor x = reshape(moved, {targets.numel(), classes});
+  const Tensor moved =
+      axis == logits.rank() - 1 ? logits.value() : contiguous(logits.value().permute(move.order));
+  const Tensor x = matrix_of(moved, targets.numel(), classes);
   const Dtype wide = arithmetic_type(x.dtype());
   const Device device = x.device();
   const RowTargets q{contiguous(targets).to(device),
@@ -102,11 +121,14 @@ Var cross_entropy_elements(const Var& logits, const Tensor& labels,
   return logits.tape().record(
       cross_entropy_op, {logits}, losses, without_axis(samples, axis),
       [q, x, stats, shape = moved.shape(), back = move.back](const Tensor& dy, Adjoint& adjoint) {
-        const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device()),
+        const Tensor dx = rows_like(x),
                      slopes = reshape(to_dtype(contiguous(dy), stats.dtype()), {x.size(0)});
         backend(dx.device())
-            .cross_entropy_grad(q, x.view(), stats.view(), slopes.view(), dx.view());
-        adjoint.input(0, reshape(dx, shape).permute(back));
+            .cross_entropy_grad(q, x.view(), stats.view(), slopes.view(),
+                                dx.slice(1, 0, x.size(1)).view());
+        Shape whole = shape;
+        whole[shape.rank() - 1] = dx.size(1);
+        adjoint.input(0, reshape(dx, whole).permute(back));
       });
 }
 
