@@ -143,6 +143,8 @@ template void CommandLine::option(const char*, std::int64_t&, const std::string&
 template void CommandLine::option(const char*, std::uint64_t&, const std::string&, const char*);
 template void CommandLine::option(const char*, double&, const std::string&, const char*);
 template void CommandLine::option(const char*, std::string&, const std::string&, const char*);
+template void CommandLine::option(const char*, std::vector<std::string>&, const std::string&,
+                                  const char*);
 template void CommandLine::option(const char*, std::optional<std::int64_t>&, const std::string&,
                                   const char*);
 template void CommandLine::option(const char*, std::optional<double>&, const std::string&,

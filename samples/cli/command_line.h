@@ -27,7 +27,7 @@ class CommandLine {
 
   // Options added from now on are listed under this title in the help.
   void group(const char* title) { group_ = title; }
-  // For the types that command_line.cpp instantiates it for: numbers, texts, and optionals of them.
+  // For the types that command_line.cpp instantiates it for: numbers, texts, lists and optionals.
   template <class T>
   void option(const char* name, T& value, const std::string& text, const char* type);
   void flag(const char* name, bool& value, const std::string& text);
