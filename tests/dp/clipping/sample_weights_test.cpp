@@ -143,6 +143,56 @@ TEST_CASE("one unit more or less moves the weighted sum by at most the sensitivi
   }
 }
 
+// The joint release of a model and a weigher whose weights are in the loss, for units of several
+// rows.
+struct Joint {
+  Gated gated{12, 9};
+  Parameter slope{Tensor::from(std::vector<double>{-0.7, 0.4}, {2})};
+  std::vector<std::int64_t> unit_of_row{0, 0, 1, 2, 2, 2, 3, 4, 4};
+
+  std::vector<ClipGroup> groups() {
+    std::vector<ClipGroup> all = gated.groups();
+    all.push_back({{&slope}, bound / 2});
+    return all;
+  }
+  // The sums of all units but one.
+  std::vector<double> sums_without(std::int64_t out, ClipPasses passes) {
+    std::vector<std::int64_t> rows;
+    Grouping grouping{.unit_of_row = {}, .units = out < 0 ? 5 : 4};
+    for (std::int64_t row = 0; row < 9; ++row) {
+      const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
+      if (unit == out) continue;
+      rows.push_back(row);
+      grouping.unit_of_row.push_back(out >= 0 && unit > out ? unit - 1 : unit);
+    }
+    Clipper clipper(groups(), {}, passes);
+    Tape tape({.private_data = true});
+    const Var losses = gated.losses(tape, rows);
+    const Var known = unsqueeze(detach(losses), 1), one = 0 * known + 1.0;
+    const Var weights = sigmoid(sum(tape.use(slope) * concat({known, one}, 1), {1}));
+    const Var slopes = gradient_products(losses, gated.direction);
+    clipper.add(tape, detach(weights) * losses - slopes * weights, &grouping);
+    return sums_of(clipper);
+  }
+};
+
+TEST_CASE("a unit of several rows moves the release of both levels by at most the sensitivity") {
+  Joint joint;
+  for (double& value : std::span(joint.gated.x.data<double>(), 3)) value = NAN;  // row 0, of unit 0
+  const double sensitivity = Clipper(joint.groups()).sensitivity();
+  for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+    const std::vector<double> all = joint.sums_without(-1, passes);
+    for (std::int64_t out = 0; out < 5; ++out) {
+      const std::vector<double> without = joint.sums_without(out, passes);
+      double square = 0;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        square += (all[i] - without[i]) * (all[i] - without[i]);
+      CHECK(std::sqrt(square) <= sensitivity);
+      CHECK((square > 1e-6) == (out != 0));  // a loss that is no number leaves its unit out
+    }
+  }
+}
+
 // The clipped sum of all rows, each with its weight.
 std::vector<double> sum_with(Gated& gated, const std::vector<double>& weights) {
   Clipper clipper(gated.groups());
