@@ -22,7 +22,10 @@
 
 namespace sotto {
 struct TrainingReport;
+inline namespace dp {
+class Clipper;
 }
+}  // namespace sotto
 
 namespace sotto::samples {
 
@@ -44,6 +47,14 @@ struct Preset {
   const char* name;
   Settings settings;
   std::map<std::string, nlohmann::json> task = {};  // the task's settings, by name
+};
+
+// A part of a model's parameters, those whose names begin so: private training clips it as a group
+// of its own, and the optimizer gives it a learning rate of its own.
+struct ModelPart {
+  std::string prefix;
+  double clip_bound = 1;
+  double learning_rate = 1;
 };
 
 // A number that tells how good a model is.
@@ -126,6 +137,15 @@ class Task {
                        std::uint64_t /*seed*/) const {
     return samples;
   }
+  // The part of the model that is apart from the rest, if any.
+  virtual std::optional<ModelPart> own_part(const Settings& /*settings*/) const {
+    return std::nullopt;
+  }
+  // Called before step number `step` draws its batch, with the clipper of a private training, else
+  // null. The group of own_part() is its last. What it computes for losses() may depend on public
+  // data, and on the weights, which were released, alone.
+  virtual void begin_step(nn::Module& /*model*/, std::int64_t /*step*/,
+                          const Clipper* /*clipper*/) {}
   // One loss for each sample of the batch, which is on the model's device.
   virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch) = 0;
   // False if it cannot be trained by several processes together.

@@ -83,16 +83,36 @@ std::optional<nn::Schedule> schedule_of(const Settings& s) {
   return std::nullopt;
 }
 
+// Of a model with a part of its own: the other parameters, and those of the part.
+std::array<std::vector<Parameter*>, 2> divided(nn::Module& model, const ModelPart& part) {
+  std::array<std::vector<Parameter*>, 2> parts;
+  for (const auto& [name, parameter] : model.named_parameters())
+    parts.at(name.starts_with(part.prefix) ? 1 : 0).push_back(parameter);
+  return parts;
+}
+
+template <class Rule>
+std::unique_ptr<nn::Optimizer> optimizer_of(nn::Module& model, const std::optional<ModelPart>& part,
+                                            const Rule& rule) {
+  using Made = nn::RuleOptimizer<Rule>;
+  if (!part) return std::make_unique<Made>(model, rule);
+  const auto [rest, own] = divided(model, *part);
+  Rule own_rule = rule;
+  own_rule.learning_rate = part->learning_rate;
+  return std::make_unique<Made>(std::vector<typename Made::Group>{{rest, rule}, {own, own_rule}});
+}
+
 }  // namespace
 
 void Trainer::make_optimizer() {
   const Settings& s = settings_;
+  const std::optional<ModelPart> part = task_.own_part(s);
   if (s.optimizer == "adam") {
-    optimizer_ = std::make_unique<nn::Adam>(
-        *model_, nn::AdamRule<false>{.learning_rate = s.learning_rate, .beta1 = s.momentum});
+    optimizer_ = optimizer_of(
+        *model_, part, nn::AdamRule<false>{.learning_rate = s.learning_rate, .beta1 = s.momentum});
   } else {
-    optimizer_ = std::make_unique<nn::Sgd>(
-        *model_, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
+    optimizer_ = optimizer_of(
+        *model_, part, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
   }
   schedule_ = schedule_of(s);
   const auto start = s.average_warmup ? nn::AverageStart::warmup : nn::AverageStart::unbiased;
@@ -110,6 +130,10 @@ void Trainer::make_engine() {
   }
   if (settings_.clip_groups == "layers")
     options.groups = layer_groups(model_->named_parameters(), settings_.clip_bound);
+  if (const std::optional<ModelPart> part = task_.own_part(settings_)) {
+    const auto [rest, own] = divided(*model_, *part);
+    options.groups = {{rest, settings_.clip_bound}, {own, part->clip_bound}};
+  }
   options.ranks = ranks_;
   if (learner_) learner_->set(options);
   engine_ = std::make_unique<Engine>(*model_, *optimizer_, data_.train, ledger_, options);
@@ -149,6 +173,7 @@ bool Trainer::can_step() const {
 
 StepFacts Trainer::step() {
   if (schedule_) optimizer_->follow(*schedule_, step_);
+  task_.begin_step(*model_, step_, engine_ ? &engine_->clipper() : nullptr);
   if (learner_) learner_->begin_step(step_);
   const StepFacts facts = engine_ ? private_step() : ordinary_step();
   ++step_;
