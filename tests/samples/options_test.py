@@ -31,6 +31,8 @@ SMALL = {
               "--threads", "1", *PRIVATE],
     "tune": ["--train-size", "40", "--test-size", "10", "--public-rows", "10", "--batch-size", "8", "--steps", "1",
              "--threads", "1", *PRIVATE],
+    "reweight": ["--train-size", "40", "--test-size", "10", "--clean", "20", "--batch-size", "8", "--method", "network",
+                 "--steps", "1", "--threads", "1", *PRIVATE],
     "audit": ["--train-size", "10", "--canaries", "64", "--batch-size", "9", "--steps", "1", "--threads",
               "1", *PRIVATE],
     "memory_profile": ["--model", "logreg", "--batch-size", "4", "--threads", "1"],
@@ -209,6 +211,7 @@ class Options(unittest.TestCase):
         for program, option, value in (("memory_tour", "--width", "1000000"),
                                        ("mnist", "--train-size", "100000000000"),
                                        ("mnist", "--test-size", "100000000000"),
+                                       ("reweight", "--clean", "100000000000"),
                                        ("audit", "--train-size", "100000000000")):
             command = next(c for c in commands() if name_of(c) == program)
             done = run(command, [*without(SMALL[program], option), option, value])

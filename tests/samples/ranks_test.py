@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the training programs as several processes, under the launchers of the MPIs that are there.
 
-Usage: ranks_test.py FIXED_SECRETS MNIST TABULAR IMAGES TEXT MPI... [unittest options]      MPI is openmpi or mpich
+Usage: ranks_test.py FIXED_SECRETS MNIST TABULAR IMAGES TEXT REWEIGHT MPI... [unittest options]      MPI is openmpi or mpich
 """
 
 import json
@@ -137,6 +137,7 @@ class Training(Ranks):
     def test_every_program_trains_with_its_options(self):
         few = ["--noise-multiplier", "2", "--delta", "1e-3", "--steps", "2", "--batch-size", "40", "--train-size", "160",
                "--test-size", "600", "--physical-batch", "16"]
+        weighed = ["--clean", "40", "--clean-batch", "20", "--wrong-labels", "0.3"]
         users = self.path("users.csv")
         with open(users, "w", encoding="utf-8") as file:
             file.write("x,who,y\n" + "".join(f"{k % 7 / 7:.3f},u{k % 40},{'yes' if k % 3 else 'no'}\n" for k in range(200)))
@@ -144,8 +145,8 @@ class Training(Ranks):
         with open(schema, "w", encoding="utf-8") as file:
             json.dump({"columns": [{"name": "x", "kind": "number", "min": 0, "max": 1}, {"name": "who", "kind": "user"},
                                    {"name": "y", "kind": "label", "categories": ["no", "yes"]}]}, file)
-        mnist, tabular, images, text = ([PROGRAMS[name], *command] for name, command in (
-            ("mnist", []), ("tabular", ["train"]), ("images", ["train"]), ("text", ["train"])))
+        mnist, tabular, images, text, reweight = ([PROGRAMS[name], *command] for name, command in (
+            ("mnist", []), ("tabular", ["train"]), ("images", ["train"]), ("text", ["train"]), ("reweight", [])))
         # What is compared, and the units of several rows go to ranks by whole physical batches.
         cases = [(mnist, [*NOISY, "--steps", "2", "--compare", "--adaptive-clip-quantile", "0.5"], "test_accuracy"),
                  (mnist, [*NOISY, "--steps", "2", "--memory-limit", "12MB"], "test_accuracy"),
@@ -153,11 +154,13 @@ class Training(Ranks):
                  (tabular, ["--data", users, "--schema", schema, "--noise-multiplier", "2", "--delta", "1e-3", "--steps",
                             "2", "--batch-size", "10", "--physical-batch", "10"], "test_accuracy"),
                  (images, [*few, "--size", "8", "--model", "cnn", "--views", "2", "--shift", "2"], "test_accuracy"),
-                 (text, [*few, "--hidden", "8", "--task", "generate", "--model", "gru"], "test_nats_per_character")]
+                 (text, [*few, "--hidden", "8", "--task", "generate", "--model", "gru"], "test_nats_per_character"),
+                 (reweight, [*few, *weighed, "--method", "gate"], "test_accuracy"),
+                 (reweight, [*few, *weighed, "--method", "network", "--compare"], "test_accuracy")]
         for program, arguments, measure in cases:
             alone = self.facts(0, program, *arguments)[1]
             several = self.facts(2, program, *arguments)[1]
-            for key in (measure, "norms", "confusion", "generated_text"):
+            for key in (measure, "norms", "confusion", "generated_text", "results"):
                 self.assertEqual(alone[key], several[key], (program, key))
             self.assertEqual(alone["privacy"]["unit"], several["privacy"]["unit"])
 
@@ -244,8 +247,8 @@ class Refusals(Ranks):
             self.assertRegex(done.stderr, r"rank 0 of 2 on \S+: .*/dev/full")
 
 
-FIXED_SECRETS, *paths = take_programs(5)
-PROGRAMS = dict(zip(("mnist", "tabular", "images", "text"), paths))
+FIXED_SECRETS, *paths = take_programs(6)
+PROGRAMS = dict(zip(("mnist", "tabular", "images", "text", "reweight"), paths))
 MPIS = [word for word in sys.argv[1:] if word in ("openmpi", "mpich")]
 sys.argv[1:] = [word for word in sys.argv[1:] if word not in MPIS]
 if __name__ == "__main__":

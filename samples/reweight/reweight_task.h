@@ -1,0 +1,56 @@
+// Training on rows of which some have wrong labels, or of which some classes have few: weights for
+// the rows, learned from a few clean public ones.
+#pragma once
+
+#include <optional>
+
+#include "samples/images/image_network.h"
+#include "samples/reweight/weighed_model.h"
+#include "samples/training/task.h"
+
+namespace sotto::reweight {
+
+class ReweightTask final : public samples::Task {
+ public:
+  std::string program() const override { return "reweight"; }
+  std::string description() const override;
+  std::string title() const override;
+  samples::Settings defaults() const override;
+  double ordinary_learning_rate() const override { return 0.1; }
+  std::vector<samples::Preset> presets() const override;
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
+  void add_model_options(samples::CommandLine& line) override;
+  std::vector<samples::TaskSetting> settings() override;
+  void prepare(samples::Settings& settings) override;
+  std::vector<const char*> unused_options() const override;
+  samples::Data load(const samples::Settings& settings) override;
+  std::string data_text() const override;
+  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  std::optional<samples::ModelPart> own_part(const samples::Settings& settings) const override;
+  void begin_step(nn::Module& model, std::int64_t step, const Clipper* clipper) override;
+  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  double evaluate(const Tensor& outputs, const samples::Data& data) override;
+  void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                TrainingReport& report) override;
+
+ private:
+  Method method() const { return method_of(method_); }
+  void check_method(const samples::Settings& settings) const;
+  void check_rows() const;
+  samples::Data all_rows(const samples::Settings& settings) const;
+  Dataset clean_rows(samples::Data& data, const samples::Settings& settings) const;
+  void add_weights(WeighedModel& model, const samples::Data& data, TrainingReport& report);
+
+  std::string folder_, clean_folder_;
+  bool from_files_ = false, clean_from_files_ = false;
+  std::int64_t rows_before_imbalance_ = 0;  // private ones; 0: --train-size
+  std::int64_t clean_ = 1000, clean_batch_ = 256;
+  double wrong_labels_ = 0, imbalance_ = 1;
+  std::string wrong_ = "next";
+  std::string method_ = "gate", weigher_sees_ = "loss";
+  double weigher_bound_ = 0.2, weigher_rate_ = 0.3;
+  images::NetworkOptions network_{.model = "perceptron"};
+  std::optional<RowWeights> rows_;  // once the data are loaded
+};
+
+}  // namespace sotto::reweight
