@@ -89,19 +89,44 @@ Pending MessageRanks::move_blocks(NoticeKind kind, std::string_view place, std::
   return Pending(std::make_unique<Wait>(*this, operation));
 }
 
-// The others tell rank 0 that they are here, but it does not wait for them.
 std::vector<std::byte> MessageRanks::tell(std::string_view place, Bytes bytes) {
   const auto operation = std::make_shared<Operation>(NoticeKind::tell, place, size_);
-  if (rank_ == 0) {
-    operation->bytes.assign(bytes.begin(), bytes.end());
-    for (int k = 1; k < size_; ++k) {
-      Operation::Part& part = operation->parts[static_cast<std::size_t>(k)];
-      part.sends = part.expects = true;
-      part.out = operation->bytes;
-    }
-    begin(operation);
-    return {bytes.begin(), bytes.end()};
+  if (rank_ != 0) return from_rank_0(operation);
+  operation->bytes.assign(bytes.begin(), bytes.end());
+  hand_out(operation, std::vector<Bytes>(static_cast<std::size_t>(size_), operation->bytes));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> MessageRanks::deal(std::string_view place, const std::vector<Bytes>& send) {
+  const auto operation = std::make_shared<Operation>(NoticeKind::deal, place, size_);
+  if (rank_ != 0) return from_rank_0(operation);
+  check_block_count(place, send.size(), size_);
+  for (const Bytes block : send)
+    operation->bytes.insert(operation->bytes.end(), block.begin(), block.end());
+  std::vector<Bytes> kept;
+  Bytes rest = operation->bytes;
+  for (const Bytes block : send) {
+    kept.push_back(rest.first(block.size()));
+    rest = rest.subspan(block.size());
   }
+  hand_out(operation, kept);
+  return {send[0].begin(), send[0].end()};
+}
+
+// Rank 0's part of an operation that gives send[k], which the operation keeps, to rank k. The
+// others tell it that they are here, but it does not wait for them.
+void MessageRanks::hand_out(const std::shared_ptr<Operation>& operation,
+                            const std::vector<Bytes>& send) {
+  for (std::size_t k = 1; k < send.size(); ++k) {
+    Operation::Part& part = operation->parts[k];
+    part.sends = part.expects = true;
+    part.out = send[k];
+  }
+  begin(operation);
+}
+
+// The others' part.
+std::vector<std::byte> MessageRanks::from_rank_0(const std::shared_ptr<Operation>& operation) {
   Operation::Part& part = operation->parts[0];
   part.sends = part.expects = part.any_size = true;
   begin(operation);

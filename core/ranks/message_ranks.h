@@ -29,6 +29,7 @@ class MessageRanks final : public Ranks {
                    std::vector<Room> receive) override;
   Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
   std::vector<std::byte> tell(std::string_view place, Bytes bytes) override;
+  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;
 
@@ -36,6 +37,8 @@ class MessageRanks final : public Ranks {
   class Wait;
   Pending move_blocks(NoticeKind kind, std::string_view place, std::vector<Bytes> send,
                       std::vector<Room> receive);
+  void hand_out(const std::shared_ptr<Operation>& operation, const std::vector<Bytes>& send);
+  std::vector<std::byte> from_rank_0(const std::shared_ptr<Operation>& operation);
   void begin(const std::shared_ptr<Operation>& operation);
   void wait(Operation& operation);
   void communicate(const MakeLink& make, const RankLimits& limits);

@@ -37,12 +37,14 @@ class Told final : public Error, public OnEveryRank {
 struct Attempt {
   PackedValues packed;  // the outcome, and the result or the message of an error
   std::exception_ptr error = nullptr;
+  bool failed = true;
 
   explicit Attempt(const std::function<std::vector<std::byte>()>& f) {
     try {
       const std::vector<std::byte> result = f();
       packed.add(Outcome::result);
       packed.add_all(result);
+      failed = false;
     } catch (const RankFailure&) {
       throw;
     } catch (const std::exception& thrown) {
@@ -68,6 +70,14 @@ UnpackedValues result_of(std::vector<std::byte> told) {
   return values;
 }
 
+// The result of a rank 0 that every rank has heard. A message that is none ends the run.
+std::vector<std::byte> result_for_all(Ranks& ranks, std::vector<std::byte> told) {
+  std::vector<std::byte> result;
+  fail_together(ranks,
+                [&] { result = result_of(std::move(told)).take_all<std::vector<std::byte>>(); });
+  return result;
+}
+
 }  // namespace
 
 const Ranks* several(const Ranks* ranks) {
@@ -85,7 +95,31 @@ std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
   }
   std::vector<std::byte> from_rank_0 = ranks.tell(place, std::move(told).take());
   if (error) std::rethrow_exception(error);
-  return result_of(std::move(from_rank_0)).take_all<std::vector<std::byte>>();
+  return result_for_all(ranks, std::move(from_rank_0));
+}
+
+std::vector<std::byte> dealt_by_rank_0(
+    Ranks& ranks, std::string_view place,
+    const std::function<std::vector<std::vector<std::byte>>()>& f) {
+  std::vector<std::vector<std::byte>> told;
+  std::exception_ptr error;
+  if (ranks.rank() == 0) {
+    Attempt attempt([&] {
+      for (const std::vector<std::byte>& result : f()) {
+        PackedValues packed;
+        packed.add(Outcome::result);
+        packed.add_all(result);
+        told.push_back(std::move(packed).take());
+      }
+      return std::vector<std::byte>();
+    });
+    error = attempt.error;
+    if (attempt.failed)
+      told.assign(static_cast<std::size_t>(ranks.size()), std::move(attempt.packed).take());
+  }
+  std::vector<std::byte> from_rank_0 = ranks.deal(place, {told.begin(), told.end()});
+  if (error) std::rethrow_exception(error);
+  return result_for_all(ranks, std::move(from_rank_0));
 }
 
 void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,

@@ -85,6 +85,11 @@ class OnEveryRank {
 std::vector<std::byte> on_rank_0(Ranks& ranks, std::string_view place,
                                  const std::function<std::vector<std::byte>()>& f);
 
+// The same of an `f` that returns the bytes for each rank, of which each gets its own.
+std::vector<std::byte> dealt_by_rank_0(
+    Ranks& ranks, std::string_view place,
+    const std::function<std::vector<std::vector<std::byte>>()>& f);
+
 // Calls `f` on rank 0, as above, or without ranks (null) here.
 void by_rank_0(const std::shared_ptr<Ranks>& ranks, std::string_view place,
                const std::function<void()>& f);

@@ -24,6 +24,11 @@ std::vector<std::byte> OneRank::tell(std::string_view, Bytes bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
+std::vector<std::byte> OneRank::deal(std::string_view place, const std::vector<Bytes>& send) {
+  check_block_count(place, send.size(), 1);
+  return tell(place, send[0]);
+}
+
 std::vector<std::vector<std::byte>> OneRank::collect(std::string_view place, Bytes bytes) {
   return {tell(place, bytes)};
 }

@@ -15,7 +15,16 @@ namespace sotto {
 
 using RankClock = std::chrono::steady_clock;
 
-enum class NoticeKind : std::uint32_t { exchange, gather, tell, collect, heartbeat, failure, end };
+enum class NoticeKind : std::uint32_t {
+  exchange,
+  gather,
+  tell,
+  deal,
+  collect,
+  heartbeat,
+  failure,
+  end
+};
 
 std::string_view name(NoticeKind kind);
 

@@ -65,6 +65,8 @@ class Ranks {
   virtual std::vector<std::byte> tell(std::string_view place, Bytes bytes) = 0;
   // All ranks' bytes, in their order, on rank 0; empty on others. Small, any size.
   virtual std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) = 0;
+  // Rank 0's send[k], on rank k; what others pass is ignored. Any sizes.
+  virtual std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) = 0;
   // Ends the run: every rank's waiting or next operation throws a RankFailure with this message,
   // this rank and its host. Returns.
   virtual void fail(std::string_view message) noexcept = 0;

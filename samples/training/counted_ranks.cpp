@@ -75,6 +75,14 @@ std::vector<std::byte> CountedRanks::tell(std::string_view place, Bytes bytes) {
   return told;
 }
 
+std::vector<std::byte> CountedRanks::deal(std::string_view place, const std::vector<Bytes>& send) {
+  Count& here = count(place);
+  auto dealt = timed(here.seconds_waited, [&] { return ranks_->deal(place, send); });
+  if (rank() != 0) here.bytes_received += dealt.size();
+  for (std::size_t k = 1; rank() == 0 && k < send.size(); ++k) here.bytes_sent += send[k].size();
+  return dealt;
+}
+
 std::vector<std::vector<std::byte>> CountedRanks::collect(std::string_view place, Bytes bytes) {
   Count& here = count(place);
   auto all = timed(here.seconds_waited, [&] { return ranks_->collect(place, bytes); });

@@ -27,6 +27,7 @@ struct RankEvent {
   bool waits = false;          // the wait, and not the beginning
   bool from_rank_0 = false;    // only rank 0 is waited for
   bool sends = false;          // whether others may wait for this rank
+  bool deals = false;          // rank 0 gives each rank bytes of its own
   std::size_t bytes = 0;       // that this rank sends
   bool resumes = false;        // what the thread computed since the event before does not count
   double computed = 0;         // seconds of this thread's processor time so far
@@ -52,12 +53,13 @@ class CountedRanks final : public Ranks {
     return timed(ranks_->gather(place, send, std::move(receive)));
   }
   std::vector<std::byte> tell(std::string_view place, Bytes bytes) override {
-    const std::int64_t operation =
-        begin(place, rank() == 0 ? bytes.size() * others() : 0, rank() == 0);
-    const Waiting waiting(waited_);
-    std::vector<std::byte> told = ranks_->tell(place, bytes);
-    if (rank() != 0) waited_for(operation, true);
-    return told;
+    return from_rank_0(place, bytes.size() * others(), false,
+                       [&] { return ranks_->tell(place, bytes); });
+  }
+  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override {
+    std::size_t bytes = 0;
+    for (std::size_t k = 1; k < send.size(); ++k) bytes += send[k].size();
+    return from_rank_0(place, bytes, true, [&] { return ranks_->deal(place, send); });
   }
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override {
     const std::int64_t operation = begin(place, rank() == 0 ? 0 : bytes.size(), rank() != 0);
@@ -123,6 +125,18 @@ class CountedRanks final : public Ranks {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  }
+  // An operation in which rank 0 sends so many bytes.
+  template <class Receive>
+  std::vector<std::byte> from_rank_0(std::string_view place, std::size_t bytes, bool deals,
+                                     const Receive& receive) {
+    const bool sends = rank() == 0;
+    const std::int64_t operation = begin(place, sends ? bytes : 0, sends);
+    events_.back().deals = deals;
+    const Waiting waiting(waited_);
+    std::vector<std::byte> received = receive();
+    if (!sends) waited_for(operation, true);
+    return received;
   }
   std::int64_t begin(std::string_view place, std::size_t bytes, bool sends) {
     RankTraffic& at = traffic_[std::string(place)];

@@ -53,6 +53,12 @@ void moves(Ranks& ranks) {
   for (const std::size_t bytes : {0, 1, 1000, 100000, 3000000}) {
     exchange(ranks, "sums", bytes);
     require(ranks.tell("control", block(ranks.rank(), 1, bytes)) == block(0, 1, bytes), "tell");
+    Blocks dealt;
+    for (int k = 0; ranks.rank() == 0 && k < ranks.size(); ++k)
+      dealt.push_back(block(0, k, bytes + static_cast<std::size_t>(k)));
+    require(ranks.deal("order", {dealt.begin(), dealt.end()}) ==
+                block(0, ranks.rank(), bytes + static_cast<std::size_t>(ranks.rank())),
+            "deal");
     const Blocks all = ranks.collect("losses", block(ranks.rank(), 2, bytes));
     for (std::size_t k = 0; k < all.size(); ++k)
       require(all[k] == block(static_cast<int>(k), 2, bytes), "collect");

@@ -71,10 +71,13 @@ bool gathers(Ranks& ranks) {
   return got == want;
 }
 
-bool tells_and_collects(Ranks& ranks) {
+bool tells_deals_and_collects(Ranks& ranks) {
   bool equal = true;
   for (int round = 0; round < 10; ++round) {
     const auto rank = ranks.rank();
+    std::vector<std::vector<std::byte>> blocks;
+    for (int k = 0; rank == 0 && k < ranks.size(); ++k) blocks.push_back(block(0, k, round));
+    equal &= ranks.deal("test", {blocks.begin(), blocks.end()}) == block(0, rank, round);
     equal &= ranks.tell("test", block(rank, 0, round)) == block(0, 0, round);
     std::vector<std::vector<std::byte>> want;
     for (int k = 0; rank == 0 && k < ranks.size(); ++k) want.push_back(block(k, 1, round));
@@ -108,12 +111,12 @@ void step(Ranks& ranks, const std::string& place) { Exchange(ranks, 0).begin(ran
 
 }  // namespace
 
-TEST_CASE("blocks, told and collected bytes arrive on any number of ranks") {
+TEST_CASE("blocks, told, dealt and collected bytes arrive on any number of ranks") {
   const int size = GENERATE(1, 2, 3, 4, 7);
   std::atomic<int> right{0};
   on_thread_ranks(size, [&](Ranks& ranks) {
-    right +=
-        ranks.size() == size && exchanges(ranks) && gathers(ranks) && tells_and_collects(ranks);
+    right += ranks.size() == size && exchanges(ranks) && gathers(ranks) &&
+             tells_deals_and_collects(ranks);
   });
   CHECK(right == size);
 }
@@ -122,7 +125,7 @@ TEST_CASE("one rank moves its bytes to itself") {
   OneRank rank;
   CHECK(exchanges(rank));
   CHECK(gathers(rank));
-  CHECK(tells_and_collects(rank));
+  CHECK(tells_deals_and_collects(rank));
   rank.fail("no memory");
   CHECK_THROWS_AS(rank.tell("test", {}), RankFailure);
 }
@@ -132,7 +135,7 @@ TEST_CASE("planted times change no byte") {
   const ThreadRanksOptions slow{
       .latency_seconds = 1e-4, .bytes_per_second = 1e9, .rank_latency_seconds = {0, 3e-3, 1e-3}};
   on_thread_ranks(
-      3, [&](Ranks& ranks) { right += exchanges(ranks) && tells_and_collects(ranks); }, slow);
+      3, [&](Ranks& ranks) { right += exchanges(ranks) && tells_deals_and_collects(ranks); }, slow);
   CHECK(right == 3);
 }
 
@@ -242,5 +245,6 @@ TEST_CASE("a wrong number of blocks is an error of the caller") {
   CHECK_THROWS_AS(rank.gather("test", {}, {}), std::invalid_argument);
   std::vector<std::byte> room(1);
   CHECK_THROWS_AS(rank.gather("test", {}, {room}), std::invalid_argument);
+  CHECK_THROWS_AS(rank.deal("test", {}), std::invalid_argument);
   CHECK_THROWS_AS(make_thread_ranks(0), std::invalid_argument);
 }

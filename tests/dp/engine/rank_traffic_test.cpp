@@ -113,6 +113,10 @@ class NotedRanks final : public Ranks {
     events_.emplace_back(place);
     return ranks_->tell(place, bytes);
   }
+  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override {
+    events_.emplace_back(place);
+    return ranks_->deal(place, send);
+  }
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override {
     events_.emplace_back(place);
     return ranks_->collect(place, bytes);
