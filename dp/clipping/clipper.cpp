@@ -254,8 +254,8 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units);
   batch.weights = std::move(weights);
-  // Each unit of several rows is a term of its own, since units of other sizes are in other physical
-  // batches (docs/appendix/proofs-rounding.md, "Units of several rows").
+  // Each unit of several rows is a term of its own, since units of other sizes are in other
+  // physical batches (docs/appendix/proofs-rounding.md, "Units of several rows").
   if (grouping) batch.ends = {};
   graph_->failure_reason = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
@@ -337,7 +337,7 @@ bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losse
 ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
   check(!shared_, "Clipper: a batch that is divided among ranks ends as a whole one");
-  check_clipped("drawn", std::ssize(draw.units()));
+  check_clipped("drawn", draw.size());
   check(!blocks_ || blocks_->consist_of(draw.units()),
         "Clipper: begin() was given other units than were drawn");
   check_size(draw);
@@ -351,7 +351,7 @@ ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> 
   check(blocks_.has_value(), "Clipper: a part of a batch without begin()");
   check_clipped("begun", std::ssize(blocks_->units()));
   if (!shared_) begin_sharing(shards);
-  shared_->parts.check_division(draw.units());
+  shared_->parts.check_division(draw.digest());
   check_size(draw);
   const std::vector<Parameter*> order = accumulator_.settle_all();
   state_ = State::finished;
@@ -368,7 +368,7 @@ void Clipper::check_clipped(const char* what, std::int64_t units) const {
 }
 
 void Clipper::check_size(const SampledBatch& draw) const {
-  const std::int64_t drawn = std::ssize(draw.units());
+  const std::int64_t drawn = draw.size();
   check(drawn <= options_.sum_size.batch,
         "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)", drawn,
         options_.sum_size.batch);

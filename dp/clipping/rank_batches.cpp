@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -15,36 +14,20 @@ namespace sotto::inline dp {
 
 namespace {
 
-// A hash of the parameters' values, in the 48 bits that a double compares exactly.
-double hash_of_values(const std::vector<ClipGroup>& groups) {
-  std::uint64_t hash = 0;
-  for (const ClipGroup& group : groups) {
+// A hash of what must be equal on all ranks: the sensitivity, the loss scale, the bounds, and the
+// values of the parameters.
+std::uint64_t hash_of_settings(const Clipper& clipper) {
+  std::vector<double> numbers{clipper.sensitivity(), clipper.loss_scale()};
+  const std::vector<double> bounds = clipper.bounds();
+  numbers.insert(numbers.end(), bounds.begin(), bounds.end());
+  std::uint64_t hash = xxh64(std::as_bytes(std::span(numbers)));
+  for (const ClipGroup& group : clipper.groups()) {
     for (const Parameter* parameter : group.parameters) {
       const Tensor value = contiguous(parameter->value).to(cpu);
       hash = xxh64({static_cast<const std::byte*>(value.view().data), value.bytes()}, hash);
     }
   }
-  return static_cast<double>(hash >> 16);
-}
-
-// A number that two sets of units hardly share, in the 48 bits that a double holds exactly. That of
-// a union of disjoint sets is the sum of theirs, modulo 2^48.
-constexpr std::uint64_t hashes = std::uint64_t{1} << 48;
-std::uint64_t sum_of_hashes(std::span<const std::int64_t> units) {
-  std::uint64_t sum = 0;
-  for (const std::int64_t unit : units) sum += xxh64(std::as_bytes(std::span(&unit, 1)));
-  return sum % hashes;
-}
-
-// One rank's part of a batch, as it tells the others: the number and the hashes of its units, and
-// what must be equal on all ranks.
-std::vector<double> part_of_batch(const Clipper& clipper, std::span<const std::int64_t> own) {
-  std::vector<double> part{static_cast<double>(own.size()), static_cast<double>(sum_of_hashes(own)),
-                           clipper.sensitivity(), clipper.loss_scale()};
-  const std::vector<double> bounds = clipper.bounds();
-  part.insert(part.end(), bounds.begin(), bounds.end());
-  part.push_back(hash_of_values(clipper.groups()));
-  return part;
+  return hash;
 }
 
 // The parameters in the order in which backward completes their sums: it reaches the last of the
@@ -64,29 +47,29 @@ std::vector<Parameter*> settling_order(std::vector<ClipGroup> groups, const nn::
 }  // namespace
 
 PartsOfBatch::PartsOfBatch(const Clipper& clipper, std::span<const std::int64_t> own, Ranks& ranks)
-    : own_(part_of_batch(clipper, own)),
-      all_(static_cast<std::size_t>(ranks.size()), std::vector<double>(own_.size())) {
+    : own_{digest_of(own), hash_of_settings(clipper)},
+      all_(static_cast<std::size_t>(ranks.size())) {
   std::vector<Ranks::Room> room;
-  for (std::vector<double>& from : all_) room.push_back(std::as_writable_bytes(std::span(from)));
-  pending_ = ranks.gather("parts of the batch", std::as_bytes(std::span(own_)), std::move(room));
+  for (Part& from : all_) room.push_back(std::as_writable_bytes(std::span(&from, 1)));
+  pending_ =
+      ranks.gather("parts of the batch", std::as_bytes(std::span(&own_, 1)), std::move(room));
 }
 
-void PartsOfBatch::check_division(std::span<const std::int64_t> drawn) {
+void PartsOfBatch::check_division(const UnitDigest& drawn) {
   pending_.wait();
-  std::uint64_t clipped = 0, hash = 0;
+  UnitDigest clipped;
   for (std::size_t rank = 0; rank < all_.size(); ++rank) {
-    check(std::equal(all_[rank].begin() + 2, all_[rank].end(), all_[0].begin() + 2),
+    check(all_[rank].settings == all_[0].settings,
           "Clipper: rank {} clips with other bounds, another loss scale or other values of the "
           "parameters than rank 0",
           rank);
-    clipped += static_cast<std::uint64_t>(all_[rank][0]);
-    hash += static_cast<std::uint64_t>(all_[rank][1]);
+    clipped += all_[rank].units;
   }
-  check(clipped == drawn.size(), "Clipper: {} units were drawn, and {} clipped by all ranks",
-        drawn.size(), clipped);
-  check(hash % hashes == sum_of_hashes(drawn),
+  check(clipped.units == drawn.units, "Clipper: {} units were drawn, and {} clipped by all ranks",
+        drawn.units, clipped.units);
+  check(clipped == drawn,
         "Clipper: of {} units that were drawn, some were clipped by several ranks and some by none",
-        drawn.size());
+        drawn.units);
 }
 
 SharedBatch::SharedBatch(const Clipper& clipper, std::vector<std::int64_t> own_units,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/ranks/ranks.h"
+#include "dp/sampling/sampler.h"
 #include "nn/optim/shard_buckets.h"
 
 namespace sotto::inline dp {
@@ -22,11 +23,16 @@ class PartsOfBatch {
   // Waits for the others. Throws std::invalid_argument on every rank if a drawn unit is clipped by
   // several ranks or by none, or if a rank clips with other bounds, another loss scale, another
   // sensitivity or other values of the parameters than rank 0.
-  void check_division(std::span<const std::int64_t> drawn);
+  void check_division(const UnitDigest& drawn);
 
  private:
-  std::vector<double> own_;
-  std::vector<std::vector<double>> all_;
+  // One rank's, as it tells the others.
+  struct Part {
+    UnitDigest units;
+    std::uint64_t settings = 0;  // a hash
+  };
+  Part own_;
+  std::vector<Part> all_;
   Pending pending_;
 };
 

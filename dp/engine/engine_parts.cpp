@@ -253,7 +253,22 @@ void Engine::Parts::share_progress() {
   mechanism = noise.make_mechanism();
 }
 
+// With pieces of the population as owners, their size follows from the plan: it comes before the
+// first order.
+void Engine::Parts::plan_together(const Loss& loss) {
+  if (batches.rows()) return;
+  by_rank_0(options.ranks, "Engine::step", [&] {
+    check_model();
+    check_step();
+  });
+  fail_together(shared->ranks(), [&] {
+    if (!leads()) check_model();
+    plan_memory(loss);
+  });
+}
+
 StepReport Engine::Parts::step_together(const Loss& loss) {
+  plan_together(loss);
   phases.enter("sample");
   const auto decide = [&] {
     check_model();
@@ -264,7 +279,7 @@ StepReport Engine::Parts::step_together(const Loss& loss) {
   };
   const SamplerState before = sampler->state();
   const std::int64_t releases = leads() ? ledger.run_releases() : 0;
-  auto drawn = shared->draw("Engine::step", *sampler, decide);
+  auto drawn = shared->draw("Engine::step", *sampler, batches.owners(), decide);
   try {
     fail_together(shared->ranks(),
                   [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
@@ -290,10 +305,9 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
     check_model();
     claim_run();
     steps_made = order.steps_made;
-    clipper.set_bounds(order.bounds);
+    if (!order.bounds.empty()) clipper.set_bounds(order.bounds);
     clipper.set_loss_scale(order.loss_scale);
   }
-  plan_memory(loss);
   const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
   mechanism->set_noise_multiplier(order.noise_multiplier);
   clipper.share(shared->shards());

@@ -39,6 +39,7 @@ struct Engine::Parts {
   void adapt(const NoisyGradient& released);
   void plan_memory(const Loss& loss);
   StepReport step(const Loss& loss);
+  void plan_together(const Loss& loss);
   StepReport step_together(const Loss& loss);
   void compute_together(const Loss& loss, SampledBatch batch, const StepOrder& order);
   void deny_together(const SamplerState& before, std::int64_t releases);

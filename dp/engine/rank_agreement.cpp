@@ -267,7 +267,8 @@ void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int
       owned.push_back(std::move(other.owned));
     }
     check(found.empty(), "Engine: {}", join(found, "\nEngine: "));
-    const std::string problem = options.owner_of_unit ? owner_problem(population, owned) : "";
+    const std::string problem =
+        options.owner_of_unit ? owner_problem(population, options, owned) : "";
     check(problem.empty(), "Engine: {}", problem);
   });
 }

@@ -67,7 +67,8 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
     begin();
     return release_means(query, drawing->draw(), std::move(sum), gaussian);
   }
-  SampledBatch draw = shared->draw("Engine::release_means", *drawing, begin).second;
+  SampledBatch draw =
+      shared->draw("Engine::release_means", *drawing, batches.owners(), begin).second;
   std::vector<double> means;
   fail_together(shared->ranks(), [&] {
     means = release_means(query, std::move(draw), std::move(sum), gaussian);

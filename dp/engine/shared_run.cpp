@@ -5,6 +5,7 @@
 
 #include "core/ranks/on_rank_0.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
+#include "dp/sampling/packed_units.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/rank_sink.h"
 
@@ -21,34 +22,64 @@ std::unique_ptr<Sampler> SharedRun::sampler_for(std::unique_ptr<Sampler> sampler
   return std::make_unique<ToldSampler>(std::move(sampler));
 }
 
-std::pair<StepOrder, SampledBatch> SharedRun::draw(std::string_view place, Sampler& sampler,
-                                                   const std::function<StepOrder()>& decide) {
-  std::optional<SampledBatch> drawn;
-  UnpackedValues told(on_rank_0(*ranks_, place, [&] {
-    PackedValues values;
-    const StepOrder decided = decide();
-    const SamplerState before = sampler.state();
-    drawn = sampler.draw();
-    values.add(decided.steps_made);
-    values.add(decided.noise_multiplier);
-    values.add(decided.loss_scale);
-    values.add_all(decided.bounds);
-    values.add(before.index_in_epoch);
-    values.add(before.epoch_began);
-    values.add(before.number);
-    values.add_all(drawn->units());
-    return std::move(values).take();
-  }));
+namespace {
+
+// What rank 0 says about a draw to a rank that computes these of its units.
+std::vector<std::byte> packed_order(const StepOrder& order, const SamplerState& before,
+                                    const UnitDigest& all, std::span<const std::int64_t> own) {
+  PackedValues values;
+  values.add(order.steps_made);
+  values.add(order.noise_multiplier);
+  values.add(order.loss_scale);
+  values.add_all(order.bounds);
+  values.add(before.index_in_epoch);
+  values.add(before.epoch_began);
+  values.add(before.number);
+  values.add(all);
+  values.add_all(packed_units(own));
+  return std::move(values).take();
+}
+
+// The reverse: tells the sampler the draw.
+StepOrder told_order(UnpackedValues told, ToldSampler& sampler) {
   StepOrder order;
   order.steps_made = told.take<std::int64_t>();
   order.noise_multiplier = told.take<double>();
   order.loss_scale = told.take<double>();
   order.bounds = told.take_all<std::vector<double>>();
-  if (drawn) return {std::move(order), std::move(*drawn)};
   const auto index_in_epoch = told.take<std::int64_t>();
   const auto epoch_began = told.take<std::uint64_t>(), number = told.take<std::uint64_t>();
-  dynamic_cast<ToldSampler&>(sampler).tell(index_in_epoch, epoch_began, number,
-                                           told.take_all<std::vector<std::int64_t>>());
+  const auto all = told.take<UnitDigest>();
+  const auto own = told.take_all<std::vector<std::byte>>();
+  sampler.tell(index_in_epoch, epoch_began, number, unpacked_units(own, sampler.population()), all);
+  return order;
+}
+
+}  // namespace
+
+std::pair<StepOrder, SampledBatch> SharedRun::draw(std::string_view place, Sampler& sampler,
+                                                   const UnitOwners& owners,
+                                                   const std::function<StepOrder()>& decide) {
+  StepOrder order;
+  std::optional<SampledBatch> drawn;
+  UnpackedValues told(dealt_by_rank_0(*ranks_, place, [&] {
+    order = decide();
+    const SamplerState before = sampler.state();
+    drawn = sampler.draw();
+    StepOrder to_others = order;
+    if (order.bounds == told_bounds_) to_others.bounds.clear();
+    const UnitDigest all = drawn->digest();
+    std::vector<std::vector<std::byte>> messages;
+    for (const auto& own : owners.by_rank(ranks_->size(), drawn->units()))
+      messages.push_back(packed_order(to_others, before, all, own));
+    return messages;
+  }));
+  if (drawn) {
+    if (!order.bounds.empty()) told_bounds_ = order.bounds;
+    return {std::move(order), std::move(*drawn)};
+  }
+  fail_together(*ranks_,
+                [&] { order = told_order(std::move(told), dynamic_cast<ToldSampler&>(sampler)); });
   return {std::move(order), sampler.draw()};
 }
 

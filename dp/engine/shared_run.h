@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/ranks/ranks.h"
+#include "dp/engine/unit_owners.h"
 #include "dp/sampling/told_sampler.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/shards.h"
@@ -22,7 +23,7 @@ struct StepOrder {
   std::int64_t steps_made = 0;
   double noise_multiplier = 0;
   double loss_scale = 1;
-  std::vector<double> bounds = {};
+  std::vector<double> bounds = {};  // empty: as in the last order
 };
 
 // The progress of the run.
@@ -45,10 +46,11 @@ class SharedRun {
 
   // The sampler for this rank: on rank 0 the given one.
   std::unique_ptr<Sampler> sampler_for(std::unique_ptr<Sampler> sampler) const;
-  // Returns the next step's order and batch, on every rank. Collective: `decide` runs on rank 0,
-  // and `sampler`, one of sampler_for(), draws there. Throws on every rank what they throw. `place`
-  // names the call for people.
+  // Returns the next step's order and batch, on every rank but 0 with the units that it computes.
+  // Collective: `decide` runs on rank 0, and `sampler`, one of sampler_for(), draws there. Throws
+  // on every rank what they throw. `place` names the call for people.
   std::pair<StepOrder, SampledBatch> draw(std::string_view place, Sampler& sampler,
+                                          const UnitOwners& owners,
                                           const std::function<StepOrder()>& decide);
   // The state of a mechanism (Mechanism::state) for a checkpoint: whole on rank 0, empty on the
   // others, from each rank's own; and the reverse, each rank's own from rank 0's. The parameters
@@ -66,6 +68,7 @@ class SharedRun {
  private:
   std::shared_ptr<Ranks> ranks_;
   std::shared_ptr<const nn::Shards> shards_;
+  std::vector<double> told_bounds_;  // by rank 0, the last time
 };
 
 }  // namespace sotto::inline dp

@@ -17,6 +17,12 @@ bool has_bit(const std::vector<std::byte>& bits, std::int64_t k) {
   return (eight >> static_cast<int>(k % 8) & std::byte{1}) != std::byte{0};
 }
 
+std::vector<std::string> texts(const std::vector<std::size_t>& ranks) {
+  std::vector<std::string> all;
+  for (const std::size_t rank : ranks) all.push_back(fmt::format("{}", rank));
+  return all;
+}
+
 }  // namespace
 
 RankOf rank_of(const EngineOptions& options) {
@@ -60,6 +66,14 @@ OwnedUnits UnitOwners::of(RankOf rank, std::span<const std::int64_t> units) cons
   return all;
 }
 
+std::vector<std::vector<std::int64_t>> UnitOwners::by_rank(
+    int ranks, std::span<const std::int64_t> units) const {
+  std::vector<std::vector<std::int64_t>> own(static_cast<std::size_t>(ranks));
+  for (const std::int64_t unit : units)
+    own[static_cast<std::size_t>(owner(unit) % ranks)].push_back(unit);
+  return own;
+}
+
 std::vector<std::byte> owned_units(std::int64_t population, const EngineOptions& options) {
   if (!options.owner_of_unit) return {};
   const RankOf own = rank_of(options);
@@ -70,15 +84,19 @@ std::vector<std::byte> owned_units(std::int64_t population, const EngineOptions&
   return bits;
 }
 
-std::string owner_problem(std::int64_t population,
+std::string owner_problem(std::int64_t population, const EngineOptions& options,
                           const std::vector<std::vector<std::byte>>& owned) {
   for (std::int64_t unit = 0; unit < population; ++unit) {
-    std::vector<std::string> ranks;
+    std::vector<std::size_t> ranks;
     for (std::size_t rank = 0; rank < owned.size(); ++rank)
-      if (has_bit(owned[rank], unit)) ranks.push_back(fmt::format("{}", rank));
+      if (has_bit(owned[rank], unit)) ranks.push_back(rank);
     if (ranks.size() != 1)
       return fmt::format("owner_of_unit: unit {} is owned by {}", unit,
-                         ranks.empty() ? "no rank" : "ranks " + join(ranks, " and "));
+                         ranks.empty() ? "no rank" : "ranks " + join(texts(ranks), " and "));
+    const auto told = static_cast<std::size_t>(owner_of(options, unit) % std::ssize(owned));
+    if (told != ranks[0])
+      return fmt::format("owner_of_unit: unit {} is owned by rank {}, and by rank {} for rank 0",
+                         unit, ranks[0], told);
   }
   return "";
 }

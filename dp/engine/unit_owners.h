@@ -41,6 +41,9 @@ class UnitOwners {
   std::int64_t owner(std::int64_t unit) const;
   // Those of the units that this rank computes.
   OwnedUnits of(RankOf rank, std::span<const std::int64_t> units) const;
+  // Those that each rank computes, in rising order, of units in rising order.
+  std::vector<std::vector<std::int64_t>> by_rank(int ranks,
+                                                 std::span<const std::int64_t> units) const;
 
  private:
   const EngineOptions& options_;
@@ -49,9 +52,9 @@ class UnitOwners {
 
 // A bit for each unit of the population: whether this rank owns it. Empty without owner_of_unit.
 std::vector<std::byte> owned_units(std::int64_t population, const EngineOptions& options);
-// Returns the first unit that several ranks own, or none, in words; empty if each has one owner.
-// owned[k] are rank k's owned_units().
-std::string owner_problem(std::int64_t population,
+// Returns the first unit that several ranks own, or none, or another than rank 0's options say, in
+// words; empty if there is none. owned[k] are rank k's owned_units().
+std::string owner_problem(std::int64_t population, const EngineOptions& options,
                           const std::vector<std::vector<std::byte>>& owned);
 
 }  // namespace sotto::inline dp

@@ -4,8 +4,21 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/io/xxh64.h"
 
 namespace sotto::inline dp {
+
+UnitDigest& UnitDigest::operator+=(const UnitDigest& other) {
+  units += other.units;
+  hash += other.hash;
+  return *this;
+}
+
+UnitDigest digest_of(std::span<const std::int64_t> units) {
+  UnitDigest digest{std::ssize(units)};
+  for (const std::int64_t unit : units) digest.hash += xxh64(std::as_bytes(std::span(&unit, 1)));
+  return digest;
+}
 
 std::vector<std::span<const std::int64_t>> SampledBatch::parts(std::int64_t limit) const {
   check(limit >= 1, "parts: {} units at a time", limit);
@@ -38,6 +51,7 @@ SampledBatch Sampler::draw() {
   const std::int64_t index_in_epoch = over ? 0 : index_in_epoch_;
   SampledBatch draw;
   draw.units_ = sample(index_in_epoch);
+  draw.told_ = told_digest();
   draw.event_ = event_;
   draw.min_separation_ = min_separation();
   draw.expected_size_ = expected_batch_size();

@@ -3,12 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "dp/event.h"
 
 namespace sotto::inline dp {
+
+// The size of a set of units, and a hash that two sets hardly share: ranks compare by it sets that
+// they do not know.
+struct UnitDigest {
+  std::int64_t units = 0;  // their number
+  std::uint64_t hash = 0;  // the sum of their hashes, modulo 2^64
+
+  // Adds a disjoint set.
+  UnitDigest& operator+=(const UnitDigest& other);
+  bool operator==(const UnitDigest&) const = default;
+};
+// The digest of the units.
+UnitDigest digest_of(std::span<const std::int64_t> units);
 
 // One logical batch, as a sampler drew it. Only samplers make it, and it can be moved and used up
 // but not copied.
@@ -19,8 +33,13 @@ class SampledBatch {
   // Takes over the batch.
   SampledBatch& operator=(SampledBatch&&) = default;
 
-  // The privacy units that take part, in increasing order; may be empty.
+  // The privacy units that take part, in increasing order; may be empty. On another rank than 0
+  // those of them that it computes.
   std::span<const std::int64_t> units() const { return units_; }
+  // The number of all units that take part, on every rank.
+  std::int64_t size() const { return told_ ? told_->units : std::ssize(units_); }
+  // Their digest.
+  UnitDigest digest() const { return told_ ? *told_ : digest_of(units_); }
   // The event that a release of this batch is accounted as, with a noise multiplier of 0.
   const Event& event() const { return event_; }
   // Two draws in which one unit takes part are at least this many apart; 1: no guarantee.
@@ -52,6 +71,7 @@ class SampledBatch {
   std::int64_t index_in_epoch_ = 0;
   std::uint64_t epoch_began_ = 0;
   bool secure_ = false;
+  std::optional<UnitDigest> told_;  // where units_ are not all
 };
 
 // A sampler's state for a training checkpoint. It is as SECRET as the batches: `rest` reveals
@@ -122,6 +142,8 @@ class Sampler {
   virtual std::vector<std::int64_t> rest(std::int64_t /*index_in_epoch*/) const { return {}; }
   // Throws std::invalid_argument, with nothing changed, for an assignment that rest() never gives.
   virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
+  // The digest of all units of the draw, where sample() has given one rank's.
+  virtual std::optional<UnitDigest> told_digest() const { return std::nullopt; }
 
  private:
   void seek(std::int64_t index_in_epoch, std::uint64_t number);

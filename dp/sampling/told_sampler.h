@@ -1,4 +1,4 @@
-// The sampler of a rank that does not draw: rank 0 draws, and tells the units.
+// The sampler of a rank that does not draw: rank 0 draws, and tells it its units.
 #pragma once
 
 #include <memory>
@@ -15,21 +15,24 @@ class ToldSampler final : public Sampler {
   explicit ToldSampler(std::unique_ptr<const Sampler> like)
       : Sampler(like->population(), like->event()), like_(std::move(like)) {}
 
-  // Sets the units of the next draw, and the position at which rank 0 drew them.
+  // Sets this rank's units of the next draw, the digest of all of them, and the position at which
+  // rank 0 drew them.
   void tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
-            std::vector<std::int64_t> units);
+            std::vector<std::int64_t> own, const UnitDigest& all);
   double expected_batch_size() const override { return like_->expected_batch_size(); }
   std::int64_t min_separation() const override { return like_->min_separation(); }
 
  protected:
   std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
-    return std::exchange(told_, {});
+    return std::exchange(own_, {});
   }
+  std::optional<UnitDigest> told_digest() const override { return all_; }
   bool secure() const override { return true; }  // as rank 0's, which the engine makes
 
  private:
   std::unique_ptr<const Sampler> like_;
-  std::vector<std::int64_t> told_;
+  std::vector<std::int64_t> own_;
+  UnitDigest all_;
 };
 
 }  // namespace sotto::inline dp

@@ -122,6 +122,8 @@ TEST_CASE("a unit of two owners, or of none, is an error that names it on every 
   CHECK(with(2, 37, 2).find("unit 37 is owned by ranks 1 and 2") != std::string::npos);
   CHECK(with(1, 119, 0).empty());  // rank 2 has it, whatever rank 1 thinks
   CHECK(with(2, 119, 0).find("unit 119 is owned by no rank") != std::string::npos);
+  CHECK(with(0, 37, 2).find("unit 37 is owned by rank 1, and by rank 2 for rank 0") !=
+        std::string::npos);
   CHECK(with(0, 8, -1).find("the owner of unit 8 is -1") != std::string::npos);
   CHECK(errors_of_owners([](int rank) {
           return rank == 1 ? Owner() : [](std::int64_t unit) { return unit % 3; };
