@@ -134,6 +134,7 @@ void ReweightTask::check_method(const Settings& s) const {
   if (method() != Method::network) return;
   require(weigher_bound_ > 0 && weigher_bound_ <= 1, "--weigher-clip-bound", weigher_bound_,
           "above 0 and at most 1");
+  samples::check_clip_bound(s.clip_bound);
   check(weigher_bound_ * s.clip_bound >= min_clip_bound,
         "--weigher-clip-bound: {} of {} is below the smallest clip bound, {:.3g}", weigher_bound_,
         s.clip_bound, min_clip_bound);

@@ -31,7 +31,7 @@ SMALL = {
               "--threads", "1", *PRIVATE],
     "tune": ["--train-size", "40", "--test-size", "10", "--public-rows", "10", "--batch-size", "8", "--steps", "1",
              "--threads", "1", *PRIVATE],
-    "reweight": ["--train-size", "40", "--test-size", "10", "--clean", "20", "--batch-size", "8", "--method", "network",
+    "reweight": ["--train-size", "100", "--test-size", "10", "--clean", "10", "--batch-size", "8", "--method", "network",
                  "--steps", "1", "--threads", "1", *PRIVATE],
     "audit": ["--train-size", "10", "--canaries", "64", "--batch-size", "9", "--steps", "1", "--threads",
               "1", *PRIVATE],
