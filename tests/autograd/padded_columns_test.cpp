@@ -243,6 +243,29 @@ TEST_CASE("wide losses in 16 bits have the gradients of f64 for every sample and
   });
 }
 
+TEST_CASE("summed gradients of a wide loss in 16 bits are those of f64") {
+  const auto sums = [](Device device, Dtype precision) {
+    Wide wide(1031, device);
+    const Example example = random_example(4, 1031);
+    const bool exact = precision == Dtype::f64;
+    if (exact) wide.model.to(precision);
+    Tape tape({.precision = exact ? Dtype::f32 : precision});
+    const Tensor inputs = exact ? to_dtype(example.inputs, precision) : example.inputs;
+    SumSink sink;
+    tape.backward(mean_loss(wide.model(tape.input(inputs.to(device))), example.targets.to(device)),
+                  sink);
+    return sink.gradients();
+  };
+  for_each_gpu([&](Device device) {
+    const Gradients got = sums(device, Dtype::bf16), expected = sums(cpu, Dtype::f64);
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      CHECK(got[k].second.shape() == expected[k].second.shape());
+      CHECK(relative_error(got[k].second, expected[k].second) < 8 * rounding(Dtype::bf16));
+    }
+  });
+}
+
 TEST_CASE("gradients of a wide result that come another way are the same") {
   for_each_gpu([](Device device) {
     for (const auto& [what, loss] : others) {
