@@ -29,6 +29,20 @@ std::string text_of(const ReadNotice& notice) {
 
 }  // namespace
 
+RankClock::duration next_look(RankClock::duration quiet, Communication::Activity activity,
+                              bool crowded) {
+  using Activity = Communication::Activity;
+  using std::chrono::microseconds, std::chrono::milliseconds;
+  if (activity == Activity::idle) return milliseconds(100);  // a failure elsewhere can be so late
+  constexpr auto spin = microseconds(50), most = microseconds(1000);
+  const bool arriving = activity == Activity::arriving;
+  if (crowded)
+    return std::clamp<RankClock::duration>(quiet / 4, microseconds(100),
+                                           arriving ? 4 * spin : most);
+  if (quiet < spin) return {};
+  return std::clamp<RankClock::duration>(quiet / 16, microseconds(20), arriving ? spin : most);
+}
+
 std::string Board::doing_text() const {
   const double passed = duration<double>(RankClock::now() - doing.since).count();
   if (!doing.waits_in.empty())

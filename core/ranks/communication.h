@@ -61,4 +61,10 @@ class Communication {
   bool ended_ = false;
 };
 
+// The time until the communication thread looks again, after `quiet` without any movement. It
+// grows with that time, so that looking late costs a small part of a wait, and idling little;
+// faster on a crowded host, which has more ranks than processors.
+RankClock::duration next_look(RankClock::duration quiet, Communication::Activity activity,
+                              bool crowded);
+
 }  // namespace sotto

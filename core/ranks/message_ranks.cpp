@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <unistd.h>
+
 #include "core/ranks/blocks.h"
 #include "core/ranks/communication.h"
 
@@ -10,22 +12,14 @@ namespace sotto {
 
 namespace {
 
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // The time that a rank has to end by itself after a failure.
 constexpr auto grace = std::chrono::seconds(1);
 
-// The time until the communication thread looks again, after `quiet` without any movement. It
-// grows with that time, so that looking late costs a small part of a wait, and idling little.
-RankClock::duration next_look(RankClock::duration quiet, Communication::Activity activity) {
-  using Activity = Communication::Activity;
-  if (activity == Activity::idle) return milliseconds(100);  // a failure elsewhere can be so late
-  const auto spin = microseconds(50), max_wait = microseconds(1000);
-  if (quiet < spin) return {};
-  const RankClock::duration longest = activity == Activity::arriving ? spin : max_wait;
-  return std::clamp<RankClock::duration>(quiet / 16, microseconds(20), longest);
-}
+// True if the ranks of the host are more than its processors: what a rank waits for then needs the
+// processor that looking for it takes.
+bool crowded(const Link& link) { return link.ranks_on_host() > ::sysconf(_SC_NPROCESSORS_ONLN); }
 
 }  // namespace
 
@@ -201,12 +195,13 @@ void MessageRanks::communicate(const MakeLink& make, const RankLimits& limits) {
     return;
   }
   Communication communication(*link, board_, limits);
+  const bool on_crowded_host = crowded(*link);
   auto last_move = RankClock::now();
   while (!communication.ended()) {
     const bool moved = communication.step();
     const auto now = RankClock::now();
     if (moved) last_move = now;
-    const auto pause = next_look(now - last_move, communication.activity());
+    const auto pause = next_look(now - last_move, communication.activity(), on_crowded_host);
     std::unique_lock lock(board_.mutex);
     const bool asked = !board_.begun.empty() || (board_.cause && !communication.ended());
     if (moved || asked || communication.ended()) continue;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/ranks/communication.h"
 #include "core/ranks/one_rank.h"
 #include "core/ranks/rank_failure.h"
 #include "core/ranks/thread_ranks.h"
@@ -238,6 +239,24 @@ TEST_CASE("a rank that ends its run while others go on fails them") {
   std::thread early([&] { ranks[1].reset(); });
   CHECK_THROWS_AS(step(*ranks[0], "sums"), RankFailure);
   early.join();
+}
+
+TEST_CASE(
+    "a wait on a crowded host takes a third of the looks, which come a quarter late or less") {
+  using Activity = Communication::Activity;
+  constexpr auto least = std::chrono::microseconds(1);  // a look itself
+  const auto looks = [&](Activity activity, bool crowded) {
+    int count = 0;
+    for (RankClock::duration quiet{}; quiet < std::chrono::milliseconds(30); ++count) {
+      const auto pause = next_look(quiet, activity, crowded);
+      CHECK(pause <= std::max<RankClock::duration>(quiet / 4, std::chrono::microseconds(100)));
+      quiet += std::max<RankClock::duration>(pause, least);
+    }
+    return count;
+  };
+  for (const Activity activity : {Activity::waiting, Activity::arriving})
+    CHECK(3 * looks(activity, true) < looks(activity, false));
+  CHECK(looks(Activity::waiting, true) < 60);
 }
 
 TEST_CASE("a wrong number of blocks is an error of the caller") {
