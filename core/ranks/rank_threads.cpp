@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cuda/cuda_library.h"
 #include "core/error.h"
 #include "core/ranks/host_name.h"
 #include "core/ranks/of_all_ranks.h"
@@ -15,10 +16,17 @@ namespace sotto {
 
 namespace {
 
+using Host = std::array<char, 256>;
+
+Host own_host() {
+  Host own{};
+  const std::string name = host_name().substr(0, own.size() - 1);
+  std::copy(name.begin(), name.end(), own.begin());
+  return own;
+}
+
 RankProcessors own_processors() {
-  RankProcessors own;
-  const std::string name = host_name().substr(0, own.host.size() - 1);
-  std::copy(name.begin(), name.end(), own.host.begin());
+  RankProcessors own{.host = own_host()};
   if (sched_getaffinity(0, sizeof own.mask, &own.mask) != 0)
     throw SystemFailure("share_processors: this process's processors are unknown");
   return own;
@@ -64,6 +72,13 @@ std::string share_processors(Ranks& ranks, int threads) {
     set_thread_count(threads_of(static_cast<std::size_t>(ranks.rank()), all));
   }
   return line(all, of_all_ranks(ranks, "threads of each rank", thread_count()));
+}
+
+Device gpu_of_rank(Ranks& ranks) {
+  const std::vector<Host> hosts = of_all_ranks(ranks, "hosts of each rank's GPU", own_host());
+  const auto before = std::count(hosts.begin(), hosts.begin() + ranks.rank(),
+                                 hosts[static_cast<std::size_t>(ranks.rank())]);
+  return {DeviceKind::cuda, static_cast<int>(before % std::ssize(cuda_runtime().devices()))};
 }
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// The threads of each rank, so that the ranks of a host share its processors.
+// The threads and the GPU of each rank, so that the ranks of a host share what it has.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 
 #include <sched.h>
 
+#include "core/device.h"
 #include "core/ranks/ranks.h"
 
 namespace sotto {
@@ -25,5 +26,10 @@ int threads_of(std::size_t rank, std::span<const RankProcessors> ranks);
 // threads_of(), unless OMP_NUM_THREADS says it, and returns a line about all ranks' for people. All
 // ranks call it; rank 0 prints the line.
 std::string share_processors(Ranks& ranks, int threads = 0);
+
+// The GPU of this rank: the ranks of a host take the GPUs that they can use in turn, so that each
+// has its own where there are enough. All ranks call it. Throws std::invalid_argument, with the
+// reason, on a rank that can use none.
+Device gpu_of_rank(Ranks& ranks);
 
 }  // namespace sotto

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/error.h"
 #include "core/ranks/rank_failure.h"
 
 namespace sotto {
@@ -21,6 +22,8 @@ Pending::~Pending() {
     wait();
   } catch (const RankFailure&) {
     // The next operation throws it again.
+  } catch (const SystemFailure&) {
+    // The device failed: the next call on it reports the error.
   }
 }
 

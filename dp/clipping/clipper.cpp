@@ -160,9 +160,11 @@ void Clipper::share(std::shared_ptr<const nn::Shards> shards) {
   next_ = std::move(shards);
 }
 
+// On a GPU sums stay until finish(): a batch that is computed again, in smaller physical batches,
+// may have other bits there than the sums that had left.
 void Clipper::begin_sharing(const std::shared_ptr<const nn::Shards>& shards) {
   shared_ = std::make_unique<SharedBatch>(*this, blocks_->units(), shards);
-  accumulator_.send_to(&shared_->sums);
+  if (shards->device() == cpu) accumulator_.send_to(&shared_->sums);
 }
 
 // Returns the blocks of the next `units` units of the batch.
@@ -353,6 +355,7 @@ ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> 
   if (!shared_) begin_sharing(shards);
   shared_->parts.check_division(draw.digest());
   check_size(draw);
+  accumulator_.send_to(&shared_->sums);
   const std::vector<Parameter*> order = accumulator_.settle_all();
   state_ = State::finished;
   std::vector<double> total_counts = counts_on_rank_0(shards->ranks(), counts());

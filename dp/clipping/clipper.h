@@ -53,9 +53,9 @@ class Clipper {
   // allow.
   void begin(SumBlocks blocks);
   // The sums of the next batch, whose blocks are divided among ranks, leave for their owners while
-  // it is clipped: each as soon as this rank adds nothing more to it. Without it they all leave in
-  // finish(). Collective, as is the begin() that follows. Throws std::invalid_argument in the
-  // middle of a batch.
+  // it is clipped: each as soon as this rank adds nothing more to it. Without it, and on a GPU,
+  // they all leave in finish(). Collective, as is the begin() that follows. Throws
+  // std::invalid_argument in the middle of a batch.
   void share(std::shared_ptr<const nn::Shards> shards);
   // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
   // afterwards. Weights that the loss gave to the tape's samples (Tape::set_sample_weights)

@@ -6,6 +6,7 @@
 
 #include "autograd/ops/conv_pool.h"
 #include "autograd/ops/elementwise.h"
+#include "core/devices.h"
 #include "core/io/xxh64.h"
 #include "core/join.h"
 #include "core/library_version.h"
@@ -14,6 +15,7 @@
 #include "dp/engine/unit_owners.h"
 #include "dp/engine/validation.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/planning/planner.h"
 
 namespace sotto::inline dp {
 
@@ -59,18 +61,27 @@ std::string rows_text(std::int64_t population, const EngineOptions& options) {
 
 // The bits of products, convolutions and exponentials, which differ between kinds of processors and
 // between libraries. A unit may be computed by one rank or by another, so they must be equal.
-std::string arithmetic() {
+std::string arithmetic(Device device) {
   std::vector<float> numbers(4 * 3 * 16 * 16);
   for (std::size_t k = 0; k < numbers.size(); ++k)
     numbers[k] = static_cast<float>(k * 7919 % 1009) / 997;
   const Tensor pictures = Tensor::from(numbers, {4, 3, 16, 16});
   const Tensor filters = Tensor::from(
       std::vector<float>(numbers.begin(), numbers.begin() + 8 * 3 * 3 * 3), {8, 3, 3, 3});
-  const Tensor matrix = Tensor::from(numbers, {64, 48});
+  const Tensor matrix = Tensor::from(numbers, {64, 48}).to(device);
   Tape tape;
-  const Var filtered = tanh(conv(tape.input(pictures), tape.constant(filters)));
+  const Var filtered =
+      tanh(conv(tape.input(pictures.to(device)), tape.constant(filters.to(device))));
   return hash_of(filtered.value()) + " " +
          hash_of(gemm(matrix, contiguous(matrix.transpose(0, 1))));
+}
+
+// The kind of the device: a rank's number of its GPU is its own.
+std::string device_text(Device device) {
+  if (device == cpu) return "the CPU";
+  const std::vector<DeviceInfo> all = devices();
+  const auto info = std::ranges::find(all, device, &DeviceInfo::device);
+  return fmt::format("a GPU, {}, {}", info->name, info->detail);
 }
 
 void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
@@ -219,9 +230,11 @@ void compare(const Said& rank_0, const Said& other, std::size_t rank,
 std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
                                std::int64_t population, const EngineOptions& options,
                                const Ledger& ledger) {
+  const Device device = memory::device_of(optimizer);
   std::vector<Fact> facts{{"library's version", library_version},
                           {"ledger's run", ledger.run_id()},
-                          {"arithmetic", arithmetic()}};
+                          {"device", device_text(device)},
+                          {"arithmetic", arithmetic(device)}};
   add_privacy(facts, options);
   add_batches(facts, population, options);
   add_clipping(facts, model, options);
@@ -230,13 +243,22 @@ std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer
 }
 
 // Problems of several ranks alone.
-std::vector<std::string> rank_problems(const EngineOptions& options, const Ledger& ledger) {
+std::vector<std::string> rank_problems(const nn::Optimizer& optimizer, const EngineOptions& options,
+                                       const Ledger& ledger) {
   std::vector<std::string> problems;
   const auto refuse = [&](bool wrong, const char* what) {
     if (wrong) problems.emplace_back(what);
   };
   refuse(ledger.ranks() != options.ranks,
          "the ledger is not one for these ranks: make it by Ledger::on_rank_0(ranks, ...)");
+  const Device device = memory::device_of(optimizer);
+  for (const Parameter* parameter : optimizer.parameters()) {
+    const Tensor& value = parameter->value;
+    if (value.contiguous() && value.device() == device) continue;
+    problems.push_back(fmt::format(
+        "a parameter {} on several ranks that is not row-major, or not on the {} as others",
+        value.shape(), name(device)));
+  }
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
   refuse(options.rows_of_unit && options.memory.accumulation,
          "accumulation of units of several rows on several ranks (physical_batch instead)");
@@ -248,7 +270,7 @@ std::vector<std::string> rank_problems(const EngineOptions& options, const Ledge
 void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
                      const EngineOptions& options, const Ledger& ledger,
                      std::vector<std::string> problems) {
-  const std::vector<std::string> more = rank_problems(options, ledger);
+  const std::vector<std::string> more = rank_problems(optimizer, options, ledger);
   problems.insert(problems.end(), more.begin(), more.end());
   Said own{{}, problems, {}};
   try {

@@ -12,12 +12,13 @@ namespace sotto::inline dp {
 
 namespace {
 
-std::int64_t large_batch_of(const Sampler& sampler) {
+// The part of a batch, of 1 / `ranks`, that is exceeded with a probability of 2^-20.
+std::int64_t large_batch_of(const Sampler& sampler, int ranks) {
   constexpr double tail = 0x1p-20;
   const std::int64_t population = sampler.population();
-  const double rate =
-      std::min(1.0, sampler.expected_batch_size() / static_cast<double>(population));
-  auto low = static_cast<std::int64_t>(sampler.expected_batch_size()), high = population;
+  const double expected = sampler.expected_batch_size() / ranks;
+  const double rate = std::min(1.0, expected / static_cast<double>(population));
+  auto low = static_cast<std::int64_t>(expected), high = population;
   while (low < high) {
     const std::int64_t middle = (low + high) / 2;
     if (binomial_tail(population, rate, middle) <= tail) {
@@ -93,21 +94,24 @@ UnitBatches::UnitBatches(const EngineOptions& options, const Sampler& sampler, D
     : options_(options),
       sampler_(sampler),
       device_(device),
-      large_batch_(large_batch_of(sampler)),
+      large_batch_(large_batch_of(sampler, 1)),
+      large_part_(large_batch_of(sampler, rank_of(options).ranks)),
       owners_(options) {}
 
 void UnitBatches::set_rows(std::int64_t rows) {
   const std::int64_t batches = options_.memory.accumulation.value_or(1);
   max_rows_ = std::min(rows, (large_batch_ + batches - 1) / batches);
   if (padded() && !options_.memory.physical_batch && !options_.rows_of_unit) {
-    // Evens out the sizes: the number of physical batches stays, but none is nearly empty.
-    const std::int64_t count = (large_batch_ + max_rows_ - 1) / max_rows_;
-    rows = max_rows_ = (large_batch_ + count - 1) / count;
+    // Evens out the sizes: the number of this rank's physical batches stays, but none is nearly
+    // empty.
+    const std::int64_t count = (large_part_ + max_rows_ - 1) / max_rows_;
+    rows = max_rows_ = (large_part_ + count - 1) / count;
   }
   max_units_ = std::min(rows, large_batch_);
   block_limits_ = block_limits(rows);
-  // One piece on a GPU, where several ranks are refused.
-  owners_.set_pieces(sampler_, padded() ? population() : block_limits_.units);
+  // The small blocks of a GPU would often be halved if each were a piece.
+  const std::int64_t blocks = padded() ? 2 : 1;
+  owners_.set_pieces(sampler_, blocks * block_limits_.units);
   physical_batches_.emplace(rows, batches);
 }
 

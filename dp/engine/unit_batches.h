@@ -88,6 +88,7 @@ class UnitBatches {
   const Sampler& sampler_;
   Device device_;
   std::int64_t large_batch_;
+  std::int64_t large_part_;    // of a rank
   std::int64_t max_rows_ = 0;  // of a physical batch of units with one row each
   std::int64_t max_units_ = 0;
   SumBlocks::Limits block_limits_;

@@ -37,6 +37,13 @@ std::uint64_t NoisyUpdate::noise_blocks() const {
   return blocks;
 }
 
+// The block, within the parameter's keystream, of the first element that is released here.
+std::uint64_t NoisyUpdate::first_block(const Parameter* parameter) const {
+  if (shards_ == nullptr) return 0;
+  return static_cast<std::uint64_t>(shards_->range(*parameter).first) /
+         RoundedGaussian::words_in_block;
+}
+
 void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
   std::int64_t first = 0, room = 0;
   std::uint64_t block = 0;
@@ -50,12 +57,12 @@ void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
     const bool on_host = result.device() == cpu, in_place = on_host && result.contiguous();
     const Tensor from = contiguous(total).to(cpu);
     const Tensor to = in_place ? result : Tensor::empty(total.shape(), result.dtype());
-    const std::int64_t begin = shards_ != nullptr ? shards_->range(*parameter).first : 0;
+    const std::uint64_t begin = block + first_block(parameter);
     if (total.numel() == 0 && on_host) finished(parameter, to, 0, 0, true);
     for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
       const std::int64_t count = std::min(total.numel() - at, noise_block_size);
-      const NoisePlace place{first + at, block + static_cast<std::uint64_t>(begin + at) /
-                                                     RoundedGaussian::words_in_block};
+      const NoisePlace place{
+          first + at, begin + static_cast<std::uint64_t>(at) / RoundedGaussian::words_in_block};
       const std::span noise = draw(place, std::span(draws.get(), static_cast<std::size_t>(count)));
       const bool finite = add_on_grid(from, to, at, noise, grid, divisor_);
       if (on_host) finished(parameter, to.view_as({-1}).value(), at, at + count, finite);
@@ -72,46 +79,77 @@ namespace {
 // Collects arrays until their draws fill the memory for draws, then runs the kernels for them.
 class GpuBatches {
  public:
-  GpuBatches(Device device, const GpuNoise& noise)
-      : device_(device), noise_(noise), faults_(zeros({update_faults}, Dtype::i32, device)) {}
+  // `stream` begins where the release's noise does.
+  GpuBatches(Device device, const GpuNoise& noise, const ChaChaStream& stream)
+      : device_(device),
+        noise_(noise),
+        stream_(stream),
+        faults_(zeros({update_faults}, Dtype::i32, device)) {}
 
-  // Arrays are split at whole groups of draws, so that splitting does not change the draws.
-  void add(const UpdateArray& array) {
+  // Arrays are split at whole groups of draws, so that splitting does not change the draws. `block`
+  // is the place of the first in the release's keystream.
+  void add(const UpdateArray& array, std::uint64_t block) {
     for (std::int64_t at = 0; at < array.count;) {
       const std::int64_t count = std::min(array.count - at, noise_.max_draws);
       if (elements_ + count > noise_.max_draws) run();
+      const auto blocks_before = static_cast<std::uint64_t>(at) / RoundedGaussian::words_in_block;
       arrays_.push_back(array.slice(at, count));
+      blocks_.push_back(block + blocks_before);
       elements_ += count;
       at += count;
     }
   }
   void run() {
     if (arrays_.empty()) return;
-    std::vector<std::int64_t> counts, first;
+    std::vector<std::uint64_t> first;
     std::uint64_t blocks = 0;
     for (const UpdateArray& array : arrays_) {
-      counts.push_back(array.count);
-      first.push_back(static_cast<std::int64_t>(blocks * RoundedGaussian::words_in_block));
-      blocks += RoundedGaussian::blocks_for(static_cast<std::size_t>(array.count));
+      first.push_back(blocks);
+      blocks += blocks_of(array);
     }
-    const auto room = static_cast<std::int64_t>(blocks * RoundedGaussian::words_in_block);
-    const Tensor draws = Tensor::empty({room}, Dtype::i64, device_);
-    Backend& gpu = backend(device_);
-    gpu.rounded_gaussian(noise_.gaussian, noise_.random.reserve(blocks), counts, draws.view());
+    const Tensor draws = Tensor::empty({places(blocks)}, Dtype::i64, device_);
+    for (std::size_t k = 0; k < arrays_.size();) k = draw_from(k, first[k], draws);
     for (std::size_t k = 0; k < arrays_.size(); ++k)
-      arrays_[k].noise = draws.view().as<std::int64_t>() + first[k];
-    gpu.update(arrays_, faults_.view());
+      arrays_[k].noise = draws.view().as<std::int64_t>() + places(first[k]);
+    backend(device_).update(arrays_, faults_.view());
     arrays_.clear();
+    blocks_.clear();
     elements_ = 0;
   }
   // Synchronizes with the device. Returns, for each kind of fault, whether it occurred.
   std::vector<std::int32_t> faults() const { return faults_.to_vector<std::int32_t>(); }
 
  private:
+  static std::uint64_t blocks_of(const UpdateArray& array) {
+    return RoundedGaussian::blocks_for(static_cast<std::size_t>(array.count));
+  }
+  static std::int64_t places(std::uint64_t blocks) {
+    return static_cast<std::int64_t>(blocks * RoundedGaussian::words_in_block);
+  }
+  // Draws for the arrays from the k-th on whose blocks of keystream follow each other: all of them,
+  // if other ranks have none. `first` is the block of the draws where they begin. Returns the next
+  // array.
+  std::size_t draw_from(std::size_t k, std::uint64_t first, const Tensor& draws) {
+    ChaChaStream stream = stream_;
+    stream.block += blocks_[k];
+    std::vector<std::int64_t> counts;
+    std::uint64_t block = blocks_[k], end = first;
+    for (; k < arrays_.size() && blocks_[k] == block; ++k) {
+      counts.push_back(arrays_[k].count);
+      block += blocks_of(arrays_[k]);
+      end += blocks_of(arrays_[k]);
+    }
+    const Tensor room = draws.slice(0, places(first), places(end));
+    backend(device_).rounded_gaussian(noise_.gaussian, stream, counts, room.view());
+    return k;
+  }
+
   Device device_;
   const GpuNoise& noise_;
+  ChaChaStream stream_;
   Tensor faults_;
   std::vector<UpdateArray> arrays_;
+  std::vector<std::uint64_t> blocks_;  // of keystream, where each begins
   std::int64_t elements_ = 0;
 };
 
@@ -133,17 +171,18 @@ std::optional<UpdateArray> NoisyUpdate::update_in_place(std::size_t k, const Ten
 }
 
 void NoisyUpdate::on_gpu(const NoiseGrid& grid, const GpuNoise& noise) {
-  GpuBatches batches(sums_[0].second.device(), noise);
-  std::vector<std::pair<std::size_t, Tensor>> whole;  // gradients that are updated afterwards
+  GpuBatches batches(sums_[0].second.device(), noise, noise.random.reserve(noise_blocks()));
+  std::vector<Tensor> later(sums_.size());  // gradients that are updated afterwards
   std::vector<Tensor> wide;
+  std::uint64_t block = 0;
   for (std::size_t k = 0; k < sums_.size(); ++k) {
-    const Tensor& total = released_[k].second;
+    const auto& [parameter, total] = released_[k];
     const Tensor flat = contiguous(total);  // draws are numbered in this order
     std::optional<UpdateArray> array = update_in_place(k, flat);
     if (!array) {
       array =
           UpdateArray{.dtype = total.dtype(), .count = total.numel(), .gradient = flat.view().data};
-      whole.emplace_back(k, flat);
+      later[k] = flat;
     }
     if (!sums_[k].second.shares_storage(total)) {
       wide.push_back(contiguous(to_dtype(sums_[k].second, Dtype::f64)));
@@ -151,7 +190,8 @@ void NoisyUpdate::on_gpu(const NoiseGrid& grid, const GpuNoise& noise) {
     }
     array->spacing = grid.spacing;
     array->divisor = divisor_;
-    batches.add(*array);
+    batches.add(*array, block + first_block(parameter));
+    block += RoundedGaussian::blocks_for(static_cast<std::size_t>(whole_size(k)));
   }
   batches.run();
   const std::vector<std::int32_t> faults = batches.faults();
@@ -159,10 +199,14 @@ void NoisyUpdate::on_gpu(const NoiseGrid& grid, const GpuNoise& noise) {
     return faults[static_cast<std::size_t>(fault) - 1] != 0;
   };
   check(!found(UpdateFault::not_a_number), "release: a sum is not a number");
-  for (const auto& [k, flat] : whole) {
+  for (std::size_t k = 0; k < sums_.size(); ++k) {
     const auto& [parameter, total] = released_[k];
-    if (!flat.shares_storage(total)) copy_into(flat, total);
-    finished(parameter, flat.view_as({-1}).value(), 0, flat.numel(), false);
+    if (!later[k].defined()) {
+      if (values_ != nullptr) values_->updated(*parameter);
+      continue;
+    }
+    if (!later[k].shares_storage(total)) copy_into(later[k], total);
+    finished(parameter, later[k].view_as({-1}).value(), 0, later[k].numel(), false);
   }
   check(!step_ || !found(UpdateFault::not_finite), "step: a gradient is not finite");
 }

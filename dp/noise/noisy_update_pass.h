@@ -71,10 +71,11 @@ class NoisyUpdate {
   // Throws std::invalid_argument for a sum that is NaN.
   void on_cpu(const NoiseGrid& grid, const WholeNoise& draw);
   // on_cpu() for sums on one GPU, with bitwise equal results, in four launches per max_draws
-  // elements, whatever the number of parameters. The host waits once, at the end, to learn whether
-  // all numbers were finite. The device gets the key as a kernel argument only, but holds the draws
-  // in memory meanwhile. Throws std::invalid_argument at the end for a sum that is NaN, and for a
-  // step with a gradient that noise made infinite; those elements are not updated, all others are.
+  // elements, whatever the number of parameters (on several ranks three more for each). The host
+  // waits once, at the end, to learn whether all numbers were finite. The device gets the key as a
+  // kernel argument only, but holds the draws in memory meanwhile. Throws std::invalid_argument at
+  // the end for a sum that is NaN, and for a step with a gradient that noise made infinite; those
+  // elements are not updated, all others are.
   void on_gpu(const NoiseGrid& grid, const GpuNoise& noise);
   // True if all sums are on one GPU.
   bool on_one_gpu() const;
@@ -91,6 +92,7 @@ class NoisyUpdate {
   void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                 std::int64_t end, bool finite);
   std::optional<UpdateArray> update_in_place(std::size_t k, const Tensor& flat);
+  std::uint64_t first_block(const Parameter* parameter) const;
 
   const Gradients& sums_;
   Gradients released_;

@@ -49,7 +49,7 @@ Tensor saved_buffer(const std::map<std::string, Tensor>& state, const std::strin
   check(saved.shape() == value.shape() && saved.dtype() == dtype,
         "optimizer: {} is {} {} where {} {} is needed", name, sotto::name(saved.dtype()),
         saved.shape(), sotto::name(dtype), value.shape());
-  if (slot.range) return own_part(saved, *slot.range);
+  if (slot.range) return own_part(saved, *slot.range).to(value.device());
   Tensor buffer = dtype == value.dtype() ? empty_like(value)
                                          : Tensor::empty(value.shape(), dtype, value.device());
   copy_into(saved, buffer);

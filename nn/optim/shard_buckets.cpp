@@ -1,11 +1,11 @@
 #include "nn/optim/shard_buckets.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "autograd/memory_labels.h"
 #include "core/error.h"
+#include "core/ranks/tensor_moves.h"
 #include "core/threads/parallel.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -16,15 +16,14 @@ namespace {
 // Elements that are not worth another thread.
 constexpr std::int64_t grain = 1 << 14;
 
-std::span<std::byte> bytes_of(const Tensor& tensor, ElementRange range) {
-  const std::size_t element = size_of(tensor.dtype());
-  return {
-      static_cast<std::byte*>(tensor.view().data) + static_cast<std::size_t>(range.first) * element,
-      static_cast<std::size_t>(range.size()) * element};
+// The elements of a row-major tensor, [elements].
+Tensor part(const Tensor& tensor, ElementRange range) {
+  return tensor.view_as({-1}).value().slice(0, range.first, range.end);
 }
 
 // sum += block.
 void add_block(const Tensor& block, const Tensor& sum) {
+  if (sum.device() != cpu) return axpby(1, block, 1, sum);
   const auto* const from = block.data<double>();
   auto* const to = sum.data<double>();
   parallel_for(sum.numel(), grain, [=](std::int64_t begin, std::int64_t end) {
@@ -49,8 +48,8 @@ std::int64_t size_of_parts(const std::vector<ElementRange>& places) {
   return places.empty() ? 0 : places.back().end;
 }
 
-Tensor buffer(std::int64_t elements, Dtype dtype) {
-  const Tensor made = Tensor::empty({elements}, dtype);
+Tensor buffer(std::int64_t elements, Dtype dtype, const Shards& shards) {
+  const Tensor made = Tensor::empty({elements}, dtype, shards.device());
   made.relabel(MemoryKind::gradient);
   return made;
 }
@@ -61,10 +60,6 @@ void each_part(const Shards& shards, std::span<Parameter* const> parameters, int
   const std::vector<ElementRange> places = places_in_buffer(shards, parameters, rank);
   for (std::size_t k = 0; k < parameters.size(); ++k)
     f(k, places[k], shards.range(*parameters[k], rank));
-}
-
-void copy_bytes(std::span<const std::byte> from, std::span<std::byte> to) {
-  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
 
 }  // namespace
@@ -92,7 +87,7 @@ struct SumsToOwners::Bucket {
   std::vector<Parameter*> parameters;
   std::vector<Tensor> sums;  // of this rank, f64; undefined: not given yet
   std::size_t missing = 0;
-  std::vector<Tensor> sent, received;  // by rank
+  std::vector<Tensor> received;  // by rank
   Pending pending{};
 
   void begin(const Shards& shards);
@@ -138,29 +133,24 @@ void SumsToOwners::begin_full_buckets() {
 // again.
 void SumsToOwners::Bucket::begin(const Shards& shards) {
   const int ranks = shards.ranks().size(), own = shards.ranks().rank();
-  sent.clear();
   received.clear();
-  std::vector<Ranks::Bytes> send;
-  std::vector<Ranks::Room> room;
+  std::vector<Tensor> sent;
   const std::int64_t owned = size_of_parts(places_in_buffer(shards, parameters, own));
   for (int rank = 0; rank < ranks; ++rank) {
     const std::int64_t count = size_of_parts(places_in_buffer(shards, parameters, rank));
     if (parameters.size() == 1) {
-      sent.push_back(sums[0]);
-      send.emplace_back(bytes_of(sums[0], shards.range(*parameters[0], rank)));
+      sent.push_back(part(sums[0], shards.range(*parameters[0], rank)));
     } else {
-      sent.push_back(buffer(count, Dtype::f64));
+      sent.push_back(buffer(count, Dtype::f64, shards));
       each_part(shards, parameters, rank,
                 [&](std::size_t k, ElementRange place, ElementRange range) {
-                  copy_bytes(bytes_of(sums[k], range), bytes_of(sent.back(), place));
+                  copy_elements(part(sums[k], range), part(sent.back(), place));
                 });
-      send.emplace_back(bytes_of(sent.back(), {0, count}));
     }
-    received.push_back(buffer(owned, Dtype::f64));
-    room.push_back(bytes_of(received.back(), {0, owned}));
+    received.push_back(buffer(owned, Dtype::f64, shards));
   }
   if (parameters.size() > 1) std::fill(sums.begin(), sums.end(), Tensor());
-  pending = shards.ranks().exchange("clipped sums", std::move(send), std::move(room));
+  pending = exchange_tensors(shards.ranks(), "clipped sums", std::move(sent), received);
 }
 
 // Adds up the next bucket, when it has arrived. It may be called again, too.
@@ -168,7 +158,6 @@ void SumsToOwners::end_next() {
   Bucket& bucket = *buckets_[ended_];
   bucket.pending.wait();
   bucket.sums.clear();
-  bucket.sent.clear();
   const Tensor& total = bucket.received[0];
   for (std::size_t rank = 1; rank < bucket.received.size(); ++rank) {
     if (bucket.received[rank].defined()) add_block(bucket.received[rank], total);
@@ -199,8 +188,7 @@ Gradients SumsToOwners::totals(const std::vector<Parameter*>& order) {
 struct ValuesFromOwners::Bucket {
   std::vector<Parameter*> parameters;
   std::size_t missing = 0;
-  Tensor sent;
-  std::vector<Tensor> received;  // by rank
+  std::vector<Tensor> received{};  // by rank
   Pending pending{};
 
   bool alone() const { return parameters.size() == 1; }
@@ -231,12 +219,26 @@ void ValuesFromOwners::begin_full_buckets(bool all) {
     buckets_[begun_++]->begin(shards_);
 }
 
-// The values of a parameter that travels alone arrive where they belong.
+namespace {
+
+// Calls f(a rank's part of a value, where its bytes lie in the buffer of that rank) for each value.
+template <class F>
+void each_value(const Shards& shards, std::span<Parameter* const> parameters, int rank,
+                const Tensor& buffer, F&& f) {
+  std::int64_t at = 0;
+  for (const Parameter* parameter : parameters) {
+    const Tensor value = part(parameter->value, shards.range(*parameter, rank));
+    const std::int64_t first = std::exchange(at, at + static_cast<std::int64_t>(value.bytes()));
+    f(value, buffer.slice(0, first, at));
+  }
+}
+
+}  // namespace
+
+// The values of a parameter that travels alone arrive where they belong. Others are copied as
+// bytes: not all values of one message need have one type.
 void ValuesFromOwners::Bucket::begin(const Shards& shards) {
   const int ranks = shards.ranks().size(), own = shards.ranks().rank();
-  Ranks::Bytes send;
-  std::vector<Ranks::Room> room;
-  // All parameters of one message have one type of value, or are copied as bytes.
   const auto bytes_of_rank = [&](int rank) {
     std::int64_t bytes = 0;
     for (const Parameter* parameter : parameters)
@@ -244,39 +246,28 @@ void ValuesFromOwners::Bucket::begin(const Shards& shards) {
                static_cast<std::int64_t>(size_of(parameter->value.dtype()));
     return bytes;
   };
+  Tensor sent;
+  std::vector<Tensor> room;
   if (alone()) {
     const Tensor& value = parameters[0]->value;
-    send = bytes_of(value, shards.range(*parameters[0], own));
+    sent = part(value, shards.range(*parameters[0], own));
     for (int rank = 0; rank < ranks; ++rank)
-      room.push_back(bytes_of(value, shards.range(*parameters[0], rank)));
+      room.push_back(part(value, shards.range(*parameters[0], rank)));
   } else {
-    sent = buffer(bytes_of_rank(own), Dtype::u8);
-    send = bytes_of(sent, {0, sent.numel()});
-    std::size_t at = 0;
-    for (const Parameter* parameter : parameters) {
-      const auto from = bytes_of(parameter->value, shards.range(*parameter, own));
-      copy_bytes(from, std::span(static_cast<std::byte*>(sent.view().data) + at, from.size()));
-      at += from.size();
-    }
-    for (int rank = 0; rank < ranks; ++rank) {
-      received.push_back(buffer(bytes_of_rank(rank), Dtype::u8));
-      room.push_back(bytes_of(received.back(), {0, received.back().numel()}));
-    }
+    sent = buffer(bytes_of_rank(own), Dtype::u8, shards);
+    each_value(shards, parameters, own, sent, copy_elements);
+    for (int rank = 0; rank < ranks; ++rank)
+      received.push_back(buffer(bytes_of_rank(rank), Dtype::u8, shards));
+    room = received;
   }
-  pending = shards.ranks().gather("new parameters", send, std::move(room));
+  pending = gather_tensors(shards.ranks(), "new parameters", std::move(sent), std::move(room));
 }
 
 void ValuesFromOwners::Bucket::end(const Shards& shards) {
   pending.wait();
-  for (std::size_t rank = 0; rank < received.size(); ++rank) {
-    const auto* from = static_cast<const std::byte*>(received[rank].view().data);
-    for (const Parameter* parameter : parameters) {
-      const auto to = bytes_of(parameter->value, shards.range(*parameter, static_cast<int>(rank)));
-      copy_bytes({from, to.size()}, to);
-      from += to.size();
-    }
-  }
-  sent = {};
+  for (std::size_t rank = 0; rank < received.size(); ++rank)
+    each_value(shards, parameters, static_cast<int>(rank), received[rank],
+               [](const Tensor& value, const Tensor& from) { copy_elements(from, value); });
   received.clear();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/devices.h"
 #include "core/error.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -33,9 +34,11 @@ ElementRange part_of(std::int64_t elements, int k, int owners) {
 Shards::Shards(std::shared_ptr<Ranks> ranks, const std::vector<const Parameter*>& parameters)
     : ranks_(std::move(ranks)) {
   for (const Parameter* parameter : parameters) {
-    check(parameter->value.device() == cpu && parameter->value.contiguous(),
-          "several ranks: a parameter {} that is not row-major on the CPU",
-          parameter->value.shape());
+    const Tensor& value = parameter->value;
+    if (places_.empty()) device_ = value.device();
+    check(value.contiguous(), "several ranks: a parameter {} that is not row-major", value.shape());
+    check(value.device() == device_, "several ranks: parameters on {} and {}", name(device_),
+          name(value.device()));
     places_.emplace(parameter, static_cast<int>(places_.size()));
   }
 }
@@ -65,11 +68,12 @@ std::vector<double> Shards::of_all_groups(const Parameter& parameter, std::span<
 
 Tensor Shards::whole(const Parameter& parameter, const Tensor& own) const {
   const bool here = ranks_->rank() == 0;
+  const Tensor on_host = own.to(cpu);
   const auto ranks = static_cast<std::size_t>(ranks_->size());
   const Tensor all = here ? Tensor::empty(parameter.value.shape(), own.dtype()) : Tensor();
   std::vector<Ranks::Bytes> sent(ranks);
   std::vector<Ranks::Room> received(ranks);
-  sent[0] = {at(own, 0), own.bytes()};
+  sent[0] = {at(on_host, 0), on_host.bytes()};
   for (std::size_t rank = 0; here && rank < ranks; ++rank) {
     const ElementRange theirs = range(parameter, static_cast<int>(rank));
     received[rank] = {at(all, theirs.first), bytes_in(all, theirs)};
@@ -81,7 +85,7 @@ Tensor Shards::whole(const Parameter& parameter, const Tensor& own) const {
 Tensor Shards::part(const Parameter& parameter, const Tensor& whole, Dtype dtype) const {
   const auto ranks = static_cast<std::size_t>(ranks_->size());
   const Tensor own = Tensor::empty({range(parameter).size()}, dtype);
-  const Tensor all = whole.defined() ? contiguous(whole) : Tensor();
+  const Tensor all = whole.defined() ? contiguous(whole.to(cpu)) : Tensor();
   std::vector<Ranks::Bytes> sent(ranks);
   std::vector<Ranks::Room> received(ranks);
   for (std::size_t rank = 0; ranks_->rank() == 0 && rank < ranks; ++rank) {

@@ -29,12 +29,14 @@ ElementRange part_of(std::int64_t elements, int k, int owners);
 // place() is collective.
 class Shards {
  public:
-  // Throws std::invalid_argument unless every value is row-major and on the CPU.
+  // Throws std::invalid_argument unless all values are row-major and on one device.
   Shards(std::shared_ptr<Ranks> ranks, const std::vector<const Parameter*>& parameters);
   // All ranges of a parameter begin at a multiple of it.
   static constexpr std::int64_t group_elements = RoundedGaussian::group_values;
 
   Ranks& ranks() const { return *ranks_; }
+  // The device of the values.
+  Device device() const { return device_; }
   // The elements of the parameter that this rank owns.
   ElementRange range(const Parameter& parameter) const { return range(parameter, ranks_->rank()); }
   ElementRange range(const Parameter& parameter, int rank) const;
@@ -45,14 +47,16 @@ class Shards {
   // which each rank passes those of the elements that it owns.
   std::vector<double> of_all_groups(const Parameter& parameter, std::span<const double> own,
                                     std::int64_t each) const;
-  // Returns the tensor, of the parameter's shape, of which each rank passes its own elements; on
-  // rank 0, undefined on the others.
+  // Returns the tensor, of the parameter's shape, of which each rank passes its own elements, on
+  // the CPU of rank 0; undefined on the others.
   Tensor whole(const Parameter& parameter, const Tensor& own) const;
-  // The reverse: returns this rank's own elements, [elements], of a tensor that rank 0 passes.
+  // The reverse: returns this rank's own elements, [elements] on the CPU, of a tensor that rank 0
+  // passes.
   Tensor part(const Parameter& parameter, const Tensor& whole, Dtype dtype) const;
 
  private:
   std::shared_ptr<Ranks> ranks_;
+  Device device_;
   std::unordered_map<const Parameter*, int> places_;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/threads/parallel.h"
+#include "kernels/backend.h"
 #include "kernels/functors/functors.h"
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -50,8 +51,6 @@ Tensor quotient(const Tensor& a, const Tensor& b) {
   return binary(binary_index<functors::Div>, a, b);
 }
 
-double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
-
 // Adds the squares of each block of elements to sums[2 k + place], for block k.
 template <class T>
 void add_squares(const Tensor& x, std::size_t place, std::vector<double>& sums) {
@@ -72,13 +71,34 @@ void add_squares(const Tensor& x, std::size_t place, std::vector<double>& sums) 
   });
 }
 
-// The norms of the parameter and of `r`, over the elements of all ranks. On the CPU squares are
-// summed in blocks, and these in the order of elements, so that the ranks do not change the bits.
+// The same on a GPU.
+void add_squares_there(const Tensor& x, std::size_t place, std::vector<double>& sums) {
+  const Tensor flat = contiguous(x).view_as({-1}).value();
+  constexpr std::int64_t block = Shards::group_elements;
+  const std::int64_t whole = x.numel() / block * block;
+  std::size_t k = place;
+  const auto add = [&](const Tensor& rows) {
+    if (rows.numel() == 0) return;
+    const Tensor squares = Tensor::empty({rows.size(0)}, Dtype::f64, x.device());
+    backend(x.device()).row_dot(rows.view(), rows.view(), squares.view());
+    for (const double square : squares.to_vector<double>()) {
+      sums[k] += square;
+      k += 2;
+    }
+  };
+  add(flat.slice(0, 0, whole).view_as({whole / block, block}).value());
+  add(flat.slice(0, whole, x.numel()).unsqueeze(0));
+}
+
+// The norms of the parameter and of `r`, over the elements of all ranks. Squares are summed in
+// blocks, and these in the order of elements, so that the ranks do not change the bits.
 std::pair<double, double> norms(const Update& update, const Tensor& r) {
-  if (update.value.device() != cpu) return {length(update.value), length(r)};
   constexpr std::int64_t block = Shards::group_elements;
   std::vector<double> sums(static_cast<std::size_t>((r.numel() + block - 1) / block * 2));
-  const auto add = update.value.dtype() == Dtype::f32 ? add_squares<float> : add_squares<double>;
+  const bool narrow = update.value.dtype() == Dtype::f32;
+  const auto add = update.value.device() != cpu ? add_squares_there
+                   : narrow                     ? add_squares<float>
+                                                : add_squares<double>;
   add(update.value, 0, sums);
   add(r, 1, sums);
   if (update.shards != nullptr) sums = update.shards->of_all_groups(*update.parameter, sums, 2);

@@ -1,9 +1,7 @@
 // An engine on several ranks: the same bits for every number of ranks.
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <new>
 
 #include <sys/random.h>
@@ -16,6 +14,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
+#include "tests/support/left_out_unit.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/throws.h"
 
@@ -278,70 +277,9 @@ TEST_CASE("a checkpoint is the same file for every number of ranks, and any numb
   check_checkpoints(Sampling::partition, {2});      // in the middle of an epoch
 }
 
-// Numbers that try to break clipping: huge, not finite, tiny, and ones that cancel. Each rank has
-// others.
-std::vector<float> hostile_numbers(int rank) {
-  std::vector<float> x(population, 0.3F - 0.2F * static_cast<float>(rank));
-  const float hostile[] = {1e30F,    -1e30F, std::numeric_limits<float>::infinity(),
-                           -0.9375F, 1e-30F, std::numeric_limits<float>::quiet_NaN(),
-                           0x1p-24F, 5};
-  for (std::size_t k = 0; k < x.size(); k += 3) x[k] = hostile[k % std::size(hostile)];
-  return x;
-}
-
-// The sum of clipped gradients that three ranks release, without unit `left_out`. Equal keys give
-// equal noise.
-std::vector<double> released_without(std::int64_t left_out, double* sensitivity = nullptr) {
-  std::vector<double> sum;
-  on_thread_ranks(3, [&](Ranks& own) {
-    const std::vector<float> x = hostile_numbers(own.rank());
-    const std::shared_ptr<Ranks> ranks(std::shared_ptr<void>(), &own);
-    nn::Linear model(2, 3);
-    for (Parameter* parameter : model.parameters())
-      parameter->value = zeros(parameter->value.shape());
-    nn::Sgd optimizer(model, {.learning_rate = 1});
-    EngineOptions options{.noise_multiplier = 1e-3,
-                          .sampling = Sampling::full_batch,
-                          .logical_batch = population,
-                          .memory = {.physical_batch = 16}};
-    options.ranks = ranks;
-    options.rows_of_unit = [=](std::int64_t unit) {
-      return unit == left_out ? std::vector<std::int64_t>() : std::vector{unit};
-    };
-    const Ledger ledger = Ledger::on_rank_0(ranks, [] { return Ledger(); });
-    Engine engine(model, optimizer, population, ledger, options);
-    engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
-      std::vector<float> of_rows;
-      for (const std::int64_t row : rows) {
-        of_rows.push_back(x[static_cast<std::size_t>(row)]);
-        of_rows.push_back(0.5F);
-      }
-      return sum_per_sample(model(tape.input(Tensor::from(of_rows, {std::ssize(rows), 2}))));
-    });
-    if (own.rank() != 0) return;
-    for (const Parameter* parameter : model.parameters())
-      for (const float value : parameter->value.to_vector<float>())
-        sum.push_back(-static_cast<double>(value) * population);
-    if (sensitivity != nullptr) *sensitivity = engine.clipper().sensitivity();
-  });
-  return sum;
-}
-
 TEST_CASE(
     "leaving one unit out moves the sum of ranks with other data by its sensitivity at most") {
-  double sensitivity = 0, furthest = 0;
-  const std::vector<double> all = released_without(-1, &sensitivity);
-  for (std::int64_t unit = 0; unit < population; ++unit) {
-    if (unit % 3 != 0 && unit % 16 != 15) continue;  // the hostile ones, and ends of blocks
-    const std::vector<double> without = released_without(unit);
-    double square = 0;
-    for (std::size_t k = 0; k < all.size(); ++k)
-      square += (all[k] - without[k]) * (all[k] - without[k]);
-    furthest = std::max(furthest, std::sqrt(square));
-  }
-  constexpr double last_digits = 1e-4;  // of f32 weights
-  CHECK(furthest <= sensitivity + last_digits);
-  CHECK(furthest > 0.99 * sensitivity);
+  check_left_out_units(false);
 }
 
 TEST_CASE("a complete training on several ranks is the one on one rank, with its statement") {
