@@ -189,10 +189,16 @@ void CommandLine::add_threads(int& threads) {
   option("--threads", threads, "threads to compute with; 0: all", "N");
 }
 
-void CommandLine::add_device(Device& device) {
+void CommandLine::add_device(Device& device, bool* any_gpu) {
+  const auto read = [&device, any_gpu](const std::string& text) {
+    device = parse_device(text);
+    if (any_gpu != nullptr) *any_gpu = text == "cuda";
+  };
+  const std::string names = "device of the model and its batches: cpu, cuda, cuda:N";
   parsed(
-      "--device", [&device](const std::string& text) { device = parse_device(text); }, name(device),
-      "device of the model and its batches: cpu, cuda, cuda:N", "NAME");
+      "--device", read, name(device),
+      names + (any_gpu == nullptr ? "" : "; the processes of a host take its GPUs in turn (cuda)"),
+      "NAME");
 }
 
 void CommandLine::add_memory(memory::Policy& policy) {

@@ -44,8 +44,10 @@ class CommandLine {
   void add_seed(std::uint64_t& seed, const std::string& text);
   // --threads: the number of threads; 0: all.
   void add_threads(int& threads);
-  // --device: the model's device; parsing fails, with the reason, for one that cannot be used.
-  void add_device(Device& device);
+  // --device: the model's device; parsing fails, with the reason, for one that cannot be used. Of
+  // several processes each may have a GPU of its own: `any_gpu` becomes whether "cuda" was given,
+  // without a number.
+  void add_device(Device& device, bool* any_gpu = nullptr);
   // The settings of memory::Policy: --physical-batch, --accumulation-steps,
   // --checkpoint-activations, --precision,
   // --memory-limit.

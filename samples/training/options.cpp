@@ -9,6 +9,7 @@
 #include <sotto/core/devices.h>
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/join.h>
+#include <sotto/core/ranks/rank_threads.h>
 #include <sotto/dp/ledger/ledger_text.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
@@ -176,7 +177,7 @@ void Reading::add_files() {
 void Reading::add_running() {
   line_.group("Running");
   line_.option("--eval-every", options_.eval_every, "steps between evaluations; 0: an epoch", "N");
-  line_.add_device(options_.settings.device);
+  line_.add_device(options_.settings.device, &options_.any_gpu);
   line_.flag("--cuda-graph", options_.settings.capture,
              "on a GPU, capture forward and backward as CUDA graphs and replay them");
   line_.add_threads(options_.threads);
@@ -328,7 +329,6 @@ void read_again(Task& task, int argc, const char* const* argv, Options& options)
 void check_several(const Task& task, const Options& options) {
   const Settings& s = options.settings;
   check(task.on_several_ranks(), "one of several processes: this program trains in one");
-  check(s.device == cpu, "--device: several processes train on the CPU");
   check(s.memory.limit == 0 || s.memory.precision || (s.privacy && !options.compare),
         "--memory-limit: several processes need --precision, which they could choose apart");
 }
@@ -352,6 +352,8 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
     read_again(task, argc, argv, options);
     if (ranks.size() > 1) check_several(task, options);
   });
+  if (ranks.size() > 1 && options.any_gpu)
+    together(ranks, [&] { options.settings.device = gpu_of_rank(ranks); });
   on_first_rank(ranks, [&] {
     check_unused(options);
     check_continued_ledger(options);

@@ -27,6 +27,7 @@ struct Options {
   int threads = 0;         // of each process; 0: all that are there
   std::string processors;  // of several processes, in words; empty: one process
   bool compare = false;    // also train without privacy, for comparison
+  bool any_gpu = false;    // each of several processes takes the next GPU of its host
   bool quiet = false;
 
   // The path of the run's ledger; empty: it is in memory.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the training programs as several processes, under the launchers of the MPIs that are there.
 
-Usage: ranks_test.py FIXED_SECRETS MNIST TABULAR IMAGES TEXT REWEIGHT MPI... [unittest options]      MPI is openmpi or mpich
+Usage: ranks_test.py FIXED_SECRETS FAKE_GPU MNIST TABULAR IMAGES TEXT REWEIGHT MPI... [unittest options]      MPI is openmpi or mpich
 """
 
 import json
@@ -41,10 +41,13 @@ class Ranks(Case):
         self.assertEqual((0, ""), (done.returncode, done.stderr), command)
         return done.stdout
 
-    def facts(self, ranks, program, *arguments, mpi=None, fixed=True):
-        """The output and the JSON report of a run that keeps its model, with or without secrets that are fixed."""
+    def facts(self, ranks, program, *arguments, mpi=None, fixed=True, gpus=0):
+        """The output and the JSON report of a run that keeps its model, with or without secrets that are fixed, with
+        so many pretended GPUs."""
         name = self.path(f"{mpi}{ranks}{len(os.listdir(self.folder))}")
         before = ["env", "LD_PRELOAD=" + FIXED_SECRETS] if fixed else []
+        if gpus > 0:
+            before += ["env", "SOTTO_CUDA_LIBRARY=" + FAKE_GPU, f"SOTTO_PRETENDED_GPUS={gpus}"]
         out = self.succeed(launched(mpi or MPIS[0], ranks, [*program, *arguments, "--json", name + ".json"], before))
         with open(name + ".json", encoding="utf-8") as file:
             return out, json.load(file)
@@ -133,6 +136,27 @@ class Training(Ranks):
         for name, weights in models[0][0].items():
             for one, several in zip(weights, models[1][0][name]):
                 self.assertAlmostEqual(one, several, 4, name)
+
+    def test_processes_with_gpus_train_what_one_trains_but_for_rounding(self):
+        few = ["--train-size", "80", "--test-size", "10", "--batch-size", "16", "--physical-batch", "8"]
+        noisy = [*few, "--delta", "1e-3", "--noise-multiplier", "1"]
+        for options in (noisy, [*noisy, "--cuda-graph"], [*few, "--no-privacy"]):
+            models = []
+            for mpi, ranks in [(None, 0)] + [(mpi, 2) for mpi in MPIS]:
+                model = self.path(f"gpus{mpi}{ranks}{len(options)}")
+                self.facts(ranks, [PROGRAMS["mnist"]], *options, "--steps", "2", "--device", "cuda", "--save", model,
+                           mpi=mpi, gpus=2)
+                models.append(numbers(read_tensors(model)[0]))
+                if "--no-privacy" not in options:
+                    self.assertEqual(2, charged(model + ".ledger"))
+            for several in models[1:]:
+                for name, weights in models[0].items():
+                    for one, other in zip(weights, several[name]):
+                        self.assertAlmostEqual(one, other, 4, name)
+            # Two processes go on with what one saved.
+            more = self.path(f"gpusNone0{len(options)}")
+            self.facts(2, [PROGRAMS["mnist"]], "--resume", more, "--steps", "3", "--device", "cuda", gpus=1)
+            self.assertEqual(3, read_checkpoint(more)[1]["step"])
 
     def test_every_program_trains_with_its_options(self):
         few = ["--noise-multiplier", "2", "--delta", "1e-3", "--steps", "2", "--batch-size", "40", "--train-size", "160",
@@ -247,7 +271,7 @@ class Refusals(Ranks):
             self.assertRegex(done.stderr, r"rank 0 of 2 on \S+: .*/dev/full")
 
 
-FIXED_SECRETS, *paths = take_programs(6)
+FIXED_SECRETS, FAKE_GPU, *paths = take_programs(7)
 PROGRAMS = dict(zip(("mnist", "tabular", "images", "text", "reweight"), paths))
 MPIS = [word for word in sys.argv[1:] if word in ("openmpi", "mpich")]
 sys.argv[1:] = [word for word in sys.argv[1:] if word not in MPIS]
