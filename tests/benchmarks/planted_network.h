@@ -16,6 +16,7 @@ namespace sotto {
 struct PlantedNetwork {
   double latency = 0;           // seconds of each message
   double bytes_per_second = 0;  // of what one rank sends; 0: no limit
+  bool orders_at_once = false;  // what rank 0 deals arrives when it leaves
 };
 
 // The seconds until the last rank has made its events, of ranks that make the same operations in
@@ -61,7 +62,8 @@ class PlantedRun {
       state.free = std::max(state.free, now);
       if (network_.bytes_per_second > 0)
         state.free += static_cast<double>(event.bytes) / network_.bytes_per_second;
-      state.arrival[event.operation] = state.free + network_.latency;
+      const bool at_once = network_.orders_at_once && event.deals;
+      state.arrival[event.operation] = at_once ? now : state.free + network_.latency;
     }
     state.now = now;
     state.computed = event.computed;

@@ -179,6 +179,16 @@ void run_turn(Kind& kind, Ranks& all, const Options& options) {
   if (!kind.ranks) set_thread_count(options.threads);
 }
 
+// The processor time of the rank's own thread; that of its communication thread is beside it.
+double own_seconds(const std::vector<RankEvent>& events) {
+  double seconds = 0, before = 0;
+  for (const RankEvent& event : events) {
+    if (!event.resumes) seconds += event.computed - before;
+    before = event.computed;
+  }
+  return seconds;
+}
+
 // Of one rank, by step.
 json traffic_of(const Kind& kind) {
   const auto steps = static_cast<double>(kind.times.size());
@@ -193,6 +203,7 @@ json traffic_of(const Kind& kind) {
   line["operations"] = operations / steps;
   line["waited_ms"] = kind.ranks->waited() / steps * 1e3;
   line["cpu_ms"] = kind.cpu / steps * 1e3;
+  line["own_cpu_ms"] = own_seconds(kind.ranks->events()) / steps * 1e3;
   line["peak_bytes"] = kind.peak;
   return line;
 }
@@ -204,8 +215,13 @@ double serial_ms(const json& traffic, const Options& options) {
          (options.bandwidth > 0 ? bytes / options.bandwidth * 1e-6 : 0);
 }
 
-// On rank 0, how much longer the planted network makes a step.
-std::optional<double> exposed_ms(const Kind& kind, Ranks& all, const Options& options) {
+// How much longer the planted network makes a step, and what of it the way of rank 0's order.
+struct Exposed {
+  double step_ms = 0, order_ms = 0;
+};
+
+// On rank 0.
+std::optional<Exposed> exposed(const Kind& kind, Ranks& all, const Options& options) {
   const std::span own(kind.ranks->events());
   std::vector<std::vector<RankEvent>> events;
   for (const auto& bytes : all.collect("events", std::as_bytes(own))) {
@@ -213,9 +229,12 @@ std::optional<double> exposed_ms(const Kind& kind, Ranks& all, const Options& op
     std::memcpy(events.back().data(), bytes.data(), bytes.size());
   }
   if (all.rank() != 0) return std::nullopt;
-  const PlantedNetwork network{options.latency * 1e-3, options.bandwidth * 1e9};
-  const double longer = PlantedRun(network, events).seconds() - PlantedRun({}, events).seconds();
-  return longer / static_cast<double>(kind.times.size()) * 1e3;
+  PlantedNetwork network{options.latency * 1e-3, options.bandwidth * 1e9};
+  const double planted = PlantedRun(network, events).seconds();
+  network.orders_at_once = true;
+  const double ms = 1e3 / static_cast<double>(kind.times.size());
+  return Exposed{(planted - PlantedRun({}, events).seconds()) * ms,
+                 (planted - PlantedRun(network, events).seconds()) * ms};
 }
 
 void report(std::vector<Kind>& kinds, Ranks& all, json line, const Options& options) {
@@ -226,7 +245,10 @@ void report(std::vector<Kind>& kinds, Ranks& all, json line, const Options& opti
         line[kind.name].push_back(
             json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
       if (options.planted() && kind.name == std::string("together")) {
-        if (const auto exposed = exposed_ms(kind, all, options)) line["exposed_ms"] = *exposed;
+        if (const auto longer = exposed(kind, all, options)) {
+          line["exposed_ms"] = longer->step_ms;
+          line["order_ms"] = longer->order_ms;
+        }
       }
     }
     if (all.rank() != 0) continue;
