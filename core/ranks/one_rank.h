@@ -21,6 +21,7 @@ class OneRank final : public Ranks {
                    std::vector<Room> receive) override;
   Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
   std::vector<std::byte> tell(std::string_view place, Bytes bytes) override;
+  // The only block.
   std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;

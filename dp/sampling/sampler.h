@@ -19,6 +19,7 @@ struct UnitDigest {
 
   // Adds a disjoint set.
   UnitDigest& operator+=(const UnitDigest& other);
+  // Compares both numbers.
   bool operator==(const UnitDigest&) const = default;
 };
 // The digest of the units.
