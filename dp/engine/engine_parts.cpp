@@ -305,7 +305,7 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
     check_model();
     claim_run();
     steps_made = order.steps_made;
-    if (!order.bounds.empty()) clipper.set_bounds(order.bounds);
+    clipper.set_bounds(order.bounds);
     clipper.set_loss_scale(order.loss_scale);
   }
   const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));

@@ -24,7 +24,7 @@ std::unique_ptr<Sampler> SharedRun::sampler_for(std::unique_ptr<Sampler> sampler
 
 namespace {
 
-// What rank 0 says about a draw to a rank that computes these of its units.
+// Returns rank 0's message about a draw to a rank that computes these of its units.
 std::vector<std::byte> packed_order(const StepOrder& order, const SamplerState& before,
                                     const UnitDigest& all, std::span<const std::int64_t> own) {
   PackedValues values;
@@ -66,18 +66,13 @@ std::pair<StepOrder, SampledBatch> SharedRun::draw(std::string_view place, Sampl
     order = decide();
     const SamplerState before = sampler.state();
     drawn = sampler.draw();
-    StepOrder to_others = order;
-    if (order.bounds == told_bounds_) to_others.bounds.clear();
     const UnitDigest all = drawn->digest();
     std::vector<std::vector<std::byte>> messages;
     for (const auto& own : owners.by_rank(ranks_->size(), drawn->units()))
-      messages.push_back(packed_order(to_others, before, all, own));
+      messages.push_back(packed_order(order, before, all, own));
     return messages;
   }));
-  if (drawn) {
-    if (!order.bounds.empty()) told_bounds_ = order.bounds;
-    return {std::move(order), std::move(*drawn)};
-  }
+  if (drawn) return {std::move(order), std::move(*drawn)};
   fail_together(*ranks_,
                 [&] { order = told_order(std::move(told), dynamic_cast<ToldSampler&>(sampler)); });
   return {std::move(order), sampler.draw()};

@@ -23,7 +23,7 @@ struct StepOrder {
   std::int64_t steps_made = 0;
   double noise_multiplier = 0;
   double loss_scale = 1;
-  std::vector<double> bounds = {};  // empty: as in the last order
+  std::vector<double> bounds = {};
 };
 
 // The progress of the run.
@@ -68,7 +68,6 @@ class SharedRun {
  private:
   std::shared_ptr<Ranks> ranks_;
   std::shared_ptr<const nn::Shards> shards_;
-  std::vector<double> told_bounds_;  // by rank 0, the last time
 };
 
 }  // namespace sotto::inline dp
