@@ -18,7 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/fake_gpu_counts.h"
 #include "tests/support/left_out_unit.h"
-#include "tests/support/rank_training.h"
+#include "tests/support/rank_outcome.h"
 #include "tests/support/throws.h"
 
 // The key of every generator in this program.
@@ -34,17 +34,6 @@ bool pretended() { return devices().size() > 1 && pretended_counts(); }
 
 // For ranks' threads.
 void expect(bool ok, const char* what) { check(ok, "expected {}", what); }
-
-struct Outcome {
-  std::vector<double> weights;
-  std::string ledger;
-  double epsilon = 0;
-  std::vector<double> bounds;
-  bool operator==(const Outcome&) const = default;
-};
-
-using OptionsFor = std::function<EngineOptions(RankTraining&)>;
-using InLoss = std::function<void(int rank, std::size_t rows)>;
 
 EngineOptions small_batches(Sampling sampling = Sampling::poisson) {
   EngineOptions options = options_of(sampling);
@@ -79,49 +68,25 @@ Engine::Loss loss_there(RankTraining& training) {
   };
 }
 
+RankProgram on_gpus() {
+  return {.prepare = [](RankTraining& training, Ranks& ranks) { put_on_gpu(training, ranks); },
+          .loss = loss_there,
+          .end =
+              [](RankTraining& training) {
+                for (const Parameter* parameter : training.model.parameters())
+                  expect(parameter->value.device() != cpu, "the weights where they were");
+              }};
+}
+
 // The outcome on `ranks` ranks with GPUs; 0: by an engine without ranks.
-Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = {},
+Outcome outcome(int ranks, const OptionsFor& options, const LedgerHeader& header = {},
                 const InLoss& in_loss = {}) {
-  const Place place;
-  Outcome outcome;
-  const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
-    const Device device = put_on_gpu(training, *own);
-    EngineOptions options = options_for(training);
-    const auto create = [&] { return Ledger::create(place.path(), header); };
-    if (ranks > 0) options.ranks = own;
-    Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, create) : create();
-    Engine engine(training.model, *training.optimizer, population, ledger, options);
-    const Engine::Loss loss = loss_there(training);
-    while (engine.can_step())
-      engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
-        if (in_loss) in_loss(own->rank(), rows.size());
-        return loss(tape, rows);
-      });
-    for (const Parameter* parameter : training.model.parameters())
-      expect(parameter->value.device() == device, "the weights where they were");
-    if (own->rank() != 0) return;
-    ledger.settle();
-    outcome.epsilon = engine.epsilon();
-    outcome.bounds = engine.clipper().bounds();
-  };
-  const auto all = train_on_ranks(std::max(1, ranks), body);
-  outcome.ledger = text_of(place.path());
-  outcome.weights = all[0]->weights();
-  for (const auto& training : all) {
-    const bool same_on_every_rank = training->weights() == outcome.weights;
-    CHECK(same_on_every_rank);
-  }
-  return outcome;
+  return outcome_of(on_gpus(), ranks, options, header, in_loss);
 }
 
 void check_every_number_of_ranks(const OptionsFor& options, const LedgerHeader& header = {},
-                                 std::initializer_list<int> numbers = {2, 3}) {
-  const Outcome alone = outcome(0, options, header);
-  for (const int ranks : numbers) {
-    CAPTURE(ranks);
-    const bool same = outcome(ranks, options, header) == alone;
-    CHECK(same);
-  }
+                                 const std::vector<int>& numbers = {2, 3}) {
+  check_numbers_of_ranks(on_gpus(), options, header, numbers);
 }
 
 TEST_CASE("the ranks of a host take its GPUs in turn") {
@@ -240,8 +205,7 @@ TEST_CASE("a rank whose GPU has no memory halves its physical batches, and the r
     throw std::bad_alloc();
   };
   const auto options = [](RankTraining&) { return small_batches(); };
-  const bool same = outcome(3, options, {}, starved) == outcome(0, options);
-  CHECK(same);
+  check_same(outcome(3, options, {}, starved), outcome(0, options));
   CHECK(thrown > 0);
 }
 

@@ -15,7 +15,7 @@
 #include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/left_out_unit.h"
-#include "tests/support/rank_training.h"
+#include "tests/support/rank_outcome.h"
 #include "tests/support/throws.h"
 
 // The key of every generator in this program.
@@ -27,25 +27,6 @@ extern "C" ssize_t getrandom(void* buffer, size_t size, unsigned /*flags*/) {
 namespace sotto {
 namespace {
 
-struct Outcome {
-  std::vector<double> weights;
-  std::string ledger;
-  double epsilon = 0;
-  std::vector<double> bounds;
-};
-
-// Units of up to five rows, some of which have none.
-constexpr std::int64_t users = 40;
-std::vector<std::int64_t> rows_of_user(std::int64_t user) {
-  std::vector<std::int64_t> rows;
-  for (std::int64_t k = 0; k < user * 7 % 4; ++k) rows.push_back(3 * user + k);
-  return rows;
-}
-
-using OptionsFor = std::function<EngineOptions(RankTraining&)>;
-// Called in each loss, with the rank and the number of rows.
-using InLoss = std::function<void(int rank, std::size_t rows)>;
-
 // The options of a sampling with small physical batches, so that a batch has several blocks.
 EngineOptions small_batches(Sampling sampling = Sampling::poisson) {
   EngineOptions options = options_of(sampling);
@@ -54,51 +35,14 @@ EngineOptions small_batches(Sampling sampling = Sampling::poisson) {
   return options;
 }
 
-// The outcome on `ranks` ranks; 0: by an engine without ranks.
-Outcome outcome(int ranks, const OptionsFor& options_for, LedgerHeader header = {},
+Outcome outcome(int ranks, const OptionsFor& options, const LedgerHeader& header = {},
                 const InLoss& in_loss = {}) {
-  const Place place;
-  Outcome outcome;
-  const auto body = [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
-    EngineOptions options = options_for(training);
-    const auto create = [&] { return Ledger::create(place.path(), header); };
-    if (ranks > 0) options.ranks = own;
-    Ledger ledger = ranks > 0 ? Ledger::on_rank_0(own, create) : create();
-    const std::int64_t units = options.rows_of_unit ? users : population;
-    Engine engine(training.model, *training.optimizer, units, ledger, options);
-    const Engine::Loss loss = loss_of(training.data, training.model);
-    while (engine.can_step())
-      engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
-        if (in_loss) in_loss(own->rank(), rows.size());
-        return loss(tape, rows);
-      });
-    if (own->rank() != 0) return;
-    ledger.settle();
-    outcome.epsilon = engine.epsilon();
-    outcome.bounds = engine.clipper().bounds();
-  };
-  const auto all = train_on_ranks(std::max(1, ranks), body);
-  outcome.ledger = text_of(place.path());
-  outcome.weights = all[0]->weights();
-  for (const auto& training : all) {
-    const bool same_on_every_rank = training->weights() == outcome.weights;
-    CHECK(same_on_every_rank);
-  }
-  return outcome;
+  return outcome_of({}, ranks, options, header, in_loss);
 }
 
 void check_every_number_of_ranks(const OptionsFor& options, const LedgerHeader& header = {},
-                                 std::initializer_list<int> numbers = {1, 2, 3, 4, 7}) {
-  const Outcome alone = outcome(0, options, header);
-  for (const int ranks : numbers) {
-    CAPTURE(ranks);
-    const Outcome together = outcome(ranks, options, header);
-    const bool same_weights = together.weights == alone.weights;
-    CHECK(same_weights);
-    CHECK(together.ledger == alone.ledger);
-    CHECK(together.epsilon == alone.epsilon);
-    CHECK(together.bounds == alone.bounds);
-  }
+                                 const std::vector<int>& numbers = {1, 2, 3, 4, 7}) {
+  check_numbers_of_ranks({}, options, header, numbers);
 }
 
 TEST_CASE("every number of ranks trains the same bits") {
