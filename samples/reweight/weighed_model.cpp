@@ -11,6 +11,7 @@
 #include <sotto/dp/clipping/sample_values.h>
 #include <sotto/kernels/tensor_ops/tensor_ops.h>
 #include <sotto/memory/physical_batches.h>
+#include <sotto/multilevel/gradient_vectors.h>
 
 namespace sotto::reweight {
 
@@ -69,15 +70,6 @@ void over_parts(const Dataset& data, std::int64_t at_once,
   };
   memory::PhysicalBatches(at_once).over(
       rows, [&](std::int64_t begin, std::int64_t end) { run(data.slice(begin, end)); }, lost);
-}
-
-double norm_of(const Gradients& gradients) {
-  double squares = 0;
-  for (const auto& [parameter, value] : gradients) {
-    const Tensor wide = to_dtype(value, Dtype::f64);
-    squares += sum(mul(wide, wide)).item();
-  }
-  return std::sqrt(squares);
 }
 
 }  // namespace
@@ -146,9 +138,9 @@ void RowWeights::set_direction(WeighedModel& model, const Dataset& rows) {
     for (const auto& [parameter, sum] : sums.gradients()) accumulate(direction_, *parameter, sum);
   };
   over_parts(rows, at_once_, add, clear);
-  const double norm = norm_of(direction_);
+  const double norm = multilevel::norm(direction_);
   check(std::isfinite(norm), "the gradient of the clean rows' loss is not finite");
-  for (auto& [parameter, value] : direction_) value = scale(value, norm > 0 ? 1 / norm : 0);
+  direction_ = multilevel::scaled(direction_, norm > 0 ? 1 / norm : 0);
 }
 
 Var RowWeights::weights(WeighedModel& model, const Var& losses, const Dataset& batch) const {

@@ -50,7 +50,7 @@ class WeighedModel final : public nn::Module {
 // Computes the losses of a step from the clean rows' gradient at its beginning.
 class RowWeights {
  public:
-  // Of the clean rows each step sees `clean_batch`, by turns. `at_once` of them are in memory.
+  // Each step sees `clean_batch` of the clean rows, by turns; `at_once` of them are in memory.
   RowWeights(Method method, const Dataset& clean, std::int64_t clean_batch, std::int64_t at_once);
 
   // Computes the gradient v of the clean rows' mean loss, over its norm, for a step. It is public,

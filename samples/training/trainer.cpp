@@ -83,7 +83,7 @@ std::optional<nn::Schedule> schedule_of(const Settings& s) {
   return std::nullopt;
 }
 
-// Of a model with a part of its own: the other parameters, and those of the part.
+// Divides the parameters of a model with a part of its own: the others, and those of the part.
 std::array<std::vector<Parameter*>, 2> divided(nn::Module& model, const ModelPart& part) {
   std::array<std::vector<Parameter*>, 2> parts;
   for (const auto& [name, parameter] : model.named_parameters())

@@ -169,7 +169,7 @@ struct How {
   bool captured = false;
 };
 
-// What clipping makes of a batch in bf16; the second time a captured loss is replayed.
+// Returns what clipping makes of a batch in bf16; the second time a captured loss is replayed.
 std::vector<double> clipped(std::int64_t width, Device device, const How& how) {
   constexpr std::int64_t samples = 6;
   Wide wide(width, device);

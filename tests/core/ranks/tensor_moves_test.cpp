@@ -16,7 +16,7 @@ void expect(bool ok, const char* what) { check(ok, "expected {}", what); }
 
 Device device_for(Ranks& ranks, bool on_gpus) { return on_gpus ? gpu_of_rank(ranks) : cpu; }
 
-// What rank `from` sends rank `to`: from + to numbers, so that rank 0 sends itself none.
+// Rank `from` sends rank `to` from + to numbers, so that rank 0 sends itself none.
 Tensor letter(int from, int to, Device device) {
   std::vector<float> numbers;
   for (int k = 0; k < from + to; ++k)
