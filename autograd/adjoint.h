@@ -15,7 +15,8 @@ class Adjoint {
   // True if input i needs a gradient; backward need not compute the gradients of other inputs.
   bool wants(int i) const;
   // Adds the gradient of input i: an input that is batched like the node, or any input of a shared
-  // node. `dx` has the input's shape, after batch_dims() leading axes.
+  // node. `dx` has the input's shape, after batch_dims() leading axes; it may have the further
+  // columns of zeros of a padded value (autograd/ops/padded_columns.h).
   void input(int i, const Tensor& dx);
   // Adds the per-sample gradient of a shared input, such as a parameter, of a batched node.
   void shared(int i, const PerSampleGrad& gradient);

@@ -115,11 +115,12 @@ class Backend {
   virtual void softmax(View x, bool logarithm, View y) = 0;
   virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
   // y = the cross entropy of each row of x [rows, classes] (class_targets.h), 0 for ignored rows,
-  // NaN for ids that are no class. y [rows] and stats [rows, 3] (CrossEntropyStats) have the
-  // accumulation type and are row-major, but for dy, which may repeat a number.
+  // NaN for ids that are no class. Rows of x may have gaps between them (logit_pitch()). y [rows]
+  // and stats [rows, 3] (CrossEntropyStats) have the accumulation type and are row-major, but for
+  // dy, which may repeat a number.
   virtual void cross_entropy(const ClassTargets& targets, View x, View y, View stats) = 0;
   // dx = dy (softmax(x) (sum_c q[c] + 2 z_loss log(sum_c exp(x[c]))) - q), with 0 in ignored rows;
-  // of x's type.
+  // of x's type and with its gaps, which are left as they are.
   virtual void cross_entropy_grad(const ClassTargets& targets, View x, View stats, View dy,
                                   View dx) = 0;
   // y = the attention weights of the scores x [n, queries, keys], f32 or f64, which are
