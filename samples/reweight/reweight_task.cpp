@@ -96,8 +96,7 @@ std::vector<samples::TaskSetting> ReweightTask::settings() {
           {"weigher clip bound", &weigher_bound_},
           {"weigher learning rate", &weigher_rate_},
           {"data from files", &from_files_},
-          {"clean rows from files", &clean_from_files_},
-          {"rows before imbalance", &rows_before_imbalance_}};
+          {"clean rows from files", &clean_from_files_}};
 }
 
 std::vector<const char*> ReweightTask::unused_options() const {
@@ -164,7 +163,7 @@ void ReweightTask::prepare(Settings& s) {
 // Test rows first, then those for training, so that no set depends on the size of a later one.
 samples::Data ReweightTask::all_rows(const Settings& s) const {
   if (!from_files_)
-    return {.train = make_digits(rows_before_imbalance_ + clean_, s.seed, s.test_size),
+    return {.train = make_digits(s.train_size + clean_, s.seed, s.test_size),
             .test = make_digits(s.test_size, s.seed)};
   const auto read = [&](images::Part part) {
     return images::read_pictures(folder_, part, network_.shape).data;
@@ -194,11 +193,9 @@ Dataset ReweightTask::clean_rows(samples::Data& data, const Settings& s) const {
 }
 
 samples::Data ReweightTask::load(const Settings& s) {
-  // A run that is resumed has fewer rows than it began from.
-  if (rows_before_imbalance_ == 0) rows_before_imbalance_ = s.train_size;
   samples::Data data = all_rows(s);
   Dataset clean = clean_rows(data, s);
-  data.train = at_most(data.train, rows_before_imbalance_);
+  data.train = at_most(data.train, s.train_size);
   if (imbalance_ > 1)
     data.train = make_long_tailed(data.train, network_.classes, imbalance_, s.seed);
   if (wrong_labels_ > 0)

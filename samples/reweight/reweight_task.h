@@ -43,7 +43,6 @@ class ReweightTask final : public samples::Task {
 
   std::string folder_, clean_folder_;
   bool from_files_ = false, clean_from_files_ = false;
-  std::int64_t rows_before_imbalance_ = 0;  // private ones; 0: --train-size
   std::int64_t clean_ = 1000, clean_batch_ = 256;
   double wrong_labels_ = 0, imbalance_ = 1;
   std::string wrong_ = "next";

@@ -48,6 +48,8 @@ json progress_json(const Checkpoint& checkpoint) {
           {"noise_multiplier", checkpoint.noise_multiplier},
           {"epoch", checkpoint.position.epoch},
           {"row", checkpoint.position.row},
+          {"requested_train_size", checkpoint.settings.requested_train_size},
+          {"requested_test_size", checkpoint.settings.requested_test_size},
           {"history", history}};
 }
 
@@ -58,6 +60,9 @@ void read_progress(const json& progress, Checkpoint& checkpoint) {
   progress.at("noise_multiplier").get_to(checkpoint.noise_multiplier);
   progress.at("epoch").get_to(checkpoint.position.epoch);
   progress.at("row").get_to(checkpoint.position.row);
+  Settings& settings = checkpoint.settings;  // earlier versions loaded what they trained on
+  settings.requested_train_size = progress.value("requested_train_size", settings.train_size);
+  settings.requested_test_size = progress.value("requested_test_size", settings.test_size);
   for (const json& entry : progress.at("history")) {
     checkpoint.history.push_back({entry.at(0).get<std::int64_t>(), entry.at(1).get<double>(),
                                   number_or_nothing(entry.at(2))});
@@ -148,8 +153,8 @@ Checkpoint parse_checkpoint(const TensorFile& file, const std::string& program) 
   check(checkpoint.all_settings.is_object(), "the settings are {}",
         checkpoint.all_settings.type_name());
   checkpoint.settings = settings_from_json(checkpoint.all_settings);
-  validate(checkpoint.settings);
   read_progress(entry(file, progress_key(program)), checkpoint);
+  validate(checkpoint.settings);
   check(checkpoint.ledger.has_value() == checkpoint.settings.privacy,
         "a ledger's mark belongs to private runs");
   for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);

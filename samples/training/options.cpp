@@ -303,6 +303,20 @@ void begin_with(const Reading& names, Task& task, Options& options) {
   assign(task, options.resumed->all_settings);
 }
 
+// A resumed run loads as many samples as the run that it continues. Its command line may say the
+// sizes again that this run asked for, of which it got fewer.
+void request_sizes(Options& options) {
+  Settings& s = options.settings;
+  if (!options.resumed) {
+    s.requested_train_size = s.train_size;
+    s.requested_test_size = s.test_size;
+    return;
+  }
+  const Settings& then = options.resumed->settings;
+  if (s.train_size == then.requested_train_size) s.train_size = then.train_size;
+  if (s.test_size != then.test_size) s.requested_test_size = s.test_size;
+}
+
 void read_again(Task& task, int argc, const char* const* argv, Options& options) {
   const bool privacy = options.settings.privacy;
   const nlohmann::json before = all_settings(options.settings, task);
@@ -315,6 +329,7 @@ void read_again(Task& task, int argc, const char* const* argv, Options& options)
     options.settings.privacy = privacy && !line.given("--no-privacy");
   }
   resolve(line, options.settings);
+  request_sizes(options);
   if (!options.settings.privacy && !options.resumed && !line.given("--lr")) {
     options.settings.learning_rate = task.ordinary_learning_rate();
   }

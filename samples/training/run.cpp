@@ -323,7 +323,10 @@ Data validation_of(const Data& data, const Settings& settings) {
 Data load_data(Task& task, Options& options) {
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
   Settings& settings = options.settings;
-  Data data = loaded("--train-size, --test-size", [&] { return task.load(settings); });
+  Settings requested = settings;
+  requested.train_size = settings.requested_train_size;
+  requested.test_size = settings.requested_test_size;
+  Data data = loaded("--train-size, --test-size", [&] { return task.load(requested); });
   if (settings.validation > 0) data = validation_of(data, settings);
   const std::int64_t units = data.train.unit_count();
   check(units > 1 || data.train.size() == 1,

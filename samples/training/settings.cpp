@@ -111,6 +111,8 @@ void validate(const Settings& s) {
           "a number of samples");
   require(s.test_size >= 1 && s.test_size <= max_samples, "--test-size", s.test_size,
           "a number of samples");
+  for (const std::int64_t requested : {s.requested_train_size, s.requested_test_size})
+    check(requested >= 0 && requested <= max_samples, "{} requested samples", requested);
   require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch-size", s.batch,
           fmt::format("above 0 and at most the {} training samples", s.train_size));
   require(s.validation >= 0 && s.validation < 1, "--validation", s.validation,

@@ -46,6 +46,10 @@ struct Settings {
   std::string unit = LedgerHeader{}.unit;  // the privacy unit, in words
   std::int64_t train_size = 60'000;        // units of the training data
   std::int64_t test_size = 10'000;         // samples of the test data
+  // What --train-size and --test-size ask for: the data may have fewer, and some may be held out.
+  // Not settings of their own, but what a checkpoint keeps to load the same data again.
+  std::int64_t requested_train_size = 0;
+  std::int64_t requested_test_size = 0;
   // The fraction of the training units that take the place of the test data, to choose settings by;
   // 0: none.
   double validation = 0;

@@ -14,7 +14,7 @@ import struct
 import tarfile
 import unittest
 
-from programs import TrainingCase, WithCommands, png, read_tensors, take_programs
+from programs import TrainingCase, WithCommands, charged, png, read_tensors, take_programs
 
 ONE = ["--threads", "1"]
 FEW = ["--noise-multiplier", "2", "--batch-size", "10", "--delta", "1e-3"]
@@ -117,6 +117,20 @@ class Training(InFolder):
                                           facts["measured_on_private_data"]))
         for wrong, why in (("1", "below 1"), ("-0.1", "at least 0"), ("nan", ""), ("0.001", "100 training and 0 validation")):
             self.refused("--validation: .*" + why, "train", *common, "--validation", wrong)
+
+    def test_a_run_that_holds_data_out_is_resumed_on_the_same_data(self):
+        sizes = ["--size", str(SIDE), "--train-size", "100", "--test-size", "20"]
+        common = [*sizes, "--validation", "0.3", "--batch-size", "10", "--no-privacy"]
+        whole, parts, private = self.path("whole"), self.path("parts"), self.path("private")
+        for path, steps in ((whole, "9"), (parts, "4")):
+            self.train(*common, "--steps", steps, "--save", path)
+        self.assertIn("70 training and 30 validation", self.train("--resume", parts, "--steps", "6"))
+        self.train("--resume", parts, *sizes, "--steps", "9")  # says the sizes again
+        self.assertEqual(read_tensors(whole)[0], read_tensors(parts)[0])
+        self.refused("--resume: train size is 40 here and 70", "train", "--resume", parts, "--train-size", "40")
+        self.train(*common[:-1], "--noise-multiplier", "2", "--steps", "2", "--save", private)
+        releases = self.facts("--resume", private, "--steps", "5")["privacy"]["releases"]
+        self.assertEqual((5, 5), (releases, charged(private + ".ledger")))
 
     def test_drawn_shapes_are_written_as_files_to_train_on(self):
         out = self.path("shapes")
