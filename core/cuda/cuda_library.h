@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/allocator/allocator.h"
@@ -60,6 +61,17 @@ class CudaRuntime {
   virtual void wait(int index, const DeviceEvent& event) = 0;
   // Returns when the event is reached. Throws SystemFailure if the work before it failed.
   virtual void synchronize(const DeviceEvent& event) = 0;
+
+  // Returns whether the event is reached, at once. Throws SystemFailure if the work before it
+  // failed.
+  virtual bool reached(const DeviceEvent& event) = 0;
+
+  // Returns the cudaStream_t of the device's work, and makes the device the calling thread's.
+  virtual void* stream(int index) = 0;
+  // Returns a text that no other GPU of the host has.
+  virtual std::string bus_id(int index) = 0;
+  // Returns the file name of the NCCL to load; empty: none.
+  virtual std::string nccl_library() const = 0;
 
   // Begins a capture: until end_capture(), primitives that this thread runs on the device, and
   // copies inside the device, are captured instead of run. Copies from the host, and work of other

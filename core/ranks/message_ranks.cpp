@@ -157,6 +157,11 @@ void MessageRanks::fail(std::string_view message) noexcept {
   board_.moved.wait(lock, [&] { return board_.failure != nullptr; });
 }
 
+void MessageRanks::check_running() {
+  const std::lock_guard lock(board_.mutex);
+  if (board_.failure) throw RankFailure(*board_.failure);
+}
+
 void MessageRanks::begin(const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(board_.mutex);
   if (board_.failure) throw RankFailure(*board_.failure);

@@ -32,6 +32,7 @@ class MessageRanks final : public Ranks {
   std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;
+  void check_running() override;
 
  private:
   class Wait;

@@ -37,7 +37,7 @@ void OneRank::fail(std::string_view message) noexcept {
   if (!failure_) failure_ = message;
 }
 
-void OneRank::check_running() const {
+void OneRank::check_running() {
   if (failure_) throw RankFailure(0, *failure_, {{host_name(), "failed"}});
 }
 

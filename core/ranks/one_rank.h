@@ -25,9 +25,9 @@ class OneRank final : public Ranks {
   std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;
+  void check_running() override;
 
  private:
-  void check_running() const;
   std::optional<std::string> failure_;
 };
 

@@ -3,12 +3,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace sotto {
+
+class GpuLink;
+
+// How the GPUs of ranks send to each other (core/ranks/gpu_link.h).
+struct GpuConnection {
+  std::shared_ptr<GpuLink> link;  // null: through the hosts' memory
+  std::string text;               // a line for people; empty: there are no GPUs, or one rank
+};
 
 // An operation that is under way. wait() returns when its bytes have arrived and its buffers may be
 // used again; a destroyed one has been waited for. Throws RankFailure if a rank failed.
@@ -70,6 +80,20 @@ class Ranks {
   // Ends the run: every rank's waiting or next operation throws a RankFailure with this message,
   // this rank and its host. Returns.
   virtual void fail(std::string_view message) noexcept = 0;
+  // Throws RankFailure if the run has failed.
+  virtual void check_running() = 0;
+
+  // What connect_gpus() made of the ranks' GPUs.
+  virtual GpuConnection& gpus() { return gpus_; }
+  // Called by the GPUs' link with each of its operations, which is returned, and the bytes that
+  // this rank's GPU sends to other ranks and receives: for ranks that count.
+  virtual Pending sent_by_gpus(std::string_view /*place*/, std::uint64_t /*sent*/,
+                               std::uint64_t /*received*/, Pending pending) {
+    return pending;
+  }
+
+ private:
+  GpuConnection gpus_;
 };
 
 }  // namespace sotto

@@ -6,6 +6,7 @@
 
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
+#include "core/ranks/gpu_link.h"
 
 namespace sotto {
 
@@ -31,8 +32,8 @@ Device device_of(std::string_view place, const Moved& moved) {
   bool first = true;
   for (const auto* tensors : {&moved.send, &moved.receive}) {
     for (const Tensor& x : *tensors) {
-      if (empty(x)) continue;
-      check(x.contiguous(), "{}: a tensor {} with gaps", place, x.shape());
+      if (!x.defined()) continue;
+      check(empty(x) || x.contiguous(), "{}: a tensor {} with gaps", place, x.shape());
       check(first || x.device() == device, "{}: tensors on several devices", place);
       device = x.device();
       first = false;
@@ -63,9 +64,9 @@ class PinnedBlock {
 };
 
 // Keeps the tensors while their bytes are under way.
-class OnHost final : public Pending::Work {
+class Kept final : public Pending::Work {
  public:
-  OnHost(Moved moved, Pending pending) : moved_(std::move(moved)), pending_(std::move(pending)) {}
+  Kept(Moved moved, Pending pending) : moved_(std::move(moved)), pending_(std::move(pending)) {}
   void wait() override { pending_.wait(); }
 
  private:
@@ -140,17 +141,31 @@ Pending staged(Ranks& ranks, std::string_view place, Moved moved) {
   return Pending(std::move(work));
 }
 
+// By the GPUs themselves.
+Pending linked(GpuLink& link, Ranks& ranks, std::string_view place, Moved moved) {
+  std::vector<Ranks::Bytes> sent;
+  for (std::size_t k = 0; k < moved.receive.size(); ++k)
+    sent.emplace_back(bytes_of(moved.send[moved.gathers ? 0 : k]));
+  Pending pending = link.exchange(ranks, place, std::move(sent), rooms_of(moved.receive));
+  return Pending(std::make_unique<Kept>(std::move(moved), std::move(pending)));
+}
+
 Pending move(Ranks& ranks, std::string_view place, Moved moved) {
   const auto size = static_cast<std::size_t>(ranks.size());
   check((moved.gathers || moved.send.size() == size) && moved.receive.size() == size,
         "{}: {} tensors sent and {} received for {} ranks", place, moved.send.size(),
         moved.receive.size(), size);
   moved.device = device_of(place, moved);
-  if (moved.device != cpu) return staged(ranks, place, std::move(moved));
+  if (moved.device != cpu) {
+    const std::shared_ptr<GpuLink> link = ranks.gpus().link;
+    if (!link) return staged(ranks, place, std::move(moved));
+    check(link->device() == moved.device, "{}: tensors on another GPU than the ranks' link", place);
+    return linked(*link, ranks, place, std::move(moved));
+  }
   std::vector<Ranks::Bytes> sent;
   for (const Tensor& each : moved.send) sent.emplace_back(bytes_of(each));
   Pending pending = begin(ranks, place, std::move(sent), rooms_of(moved.receive), moved.gathers);
-  return Pending(std::make_unique<OnHost>(std::move(moved), std::move(pending)));
+  return Pending(std::make_unique<Kept>(std::move(moved), std::move(pending)));
 }
 
 }  // namespace

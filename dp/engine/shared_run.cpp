@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 
+#include "core/ranks/gpu_link.h"
 #include "core/ranks/on_rank_0.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
 #include "dp/sampling/packed_units.h"
@@ -15,6 +16,8 @@ SharedRun::SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer)
     : ranks_(std::move(ranks)),
       shards_(std::make_shared<nn::Shards>(ranks_, optimizer.parameters())) {
   optimizer.divide(shards_);
+  const auto& parameters = optimizer.parameters();
+  connect_gpus(*ranks_, parameters.empty() ? cpu : parameters.front()->value.device());
 }
 
 std::unique_ptr<Sampler> SharedRun::sampler_for(std::unique_ptr<Sampler> sampler) const {

@@ -37,7 +37,7 @@ using MechanismState = std::map<std::string, Tensor>;
 
 class SharedRun {
  public:
-  // Divides the optimizer's state.
+  // Divides the optimizer's state, and connects the ranks' GPUs. Collective.
   SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer);
 
   Ranks& ranks() const { return *ranks_; }

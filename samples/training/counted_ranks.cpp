@@ -57,6 +57,14 @@ Pending CountedRanks::exchange(std::string_view place, std::vector<Bytes> send,
       std::make_unique<Wait>(ranks_->exchange(place, std::move(send), std::move(receive)), here));
 }
 
+Pending CountedRanks::sent_by_gpus(std::string_view place, std::uint64_t sent,
+                                   std::uint64_t received, Pending pending) {
+  Count& here = count(place);
+  here.bytes_sent += sent;
+  here.bytes_received += received;
+  return Pending(std::make_unique<Wait>(std::move(pending), here));
+}
+
 Pending CountedRanks::gather(std::string_view place, Bytes send, std::vector<Room> receive) {
   Count& here = count(place);
   add_blocks(here, receive);

@@ -30,6 +30,10 @@ class CountedRanks final : public Ranks {
   std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
   std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
+  void check_running() override { ranks_->check_running(); }
+  GpuConnection& gpus() override { return ranks_->gpus(); }
+  Pending sent_by_gpus(std::string_view place, std::uint64_t sent, std::uint64_t received,
+                       Pending pending) override;
 
   const std::map<std::string, Count>& counts() const { return counts_; }
   // The sum over all places.

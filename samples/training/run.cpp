@@ -165,6 +165,7 @@ void Session::introduce() const {
         printable(trainer_.task().data_text()));
   if (!options_.preset.empty()) print("preset {}\n  {}\n", options_.preset, options_.recipe);
   if (!options_.processors.empty()) print("{}\n", options_.processors);
+  if (ranks_ && !ranks_->gpus().text.empty()) print("{}\n", ranks_->gpus().text);
   if (const Engine* const engine = trainer_.engine()) {
     print(
         "private training: noise multiplier {}, clip bound {:g}, {} batches of {:.5g} samples "

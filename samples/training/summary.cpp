@@ -106,8 +106,8 @@ std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
                      seconds_text(outcome.seconds));
 }
 
-TrainingReport::Communication communication(const std::string& processors,
-                                            const CountedRanks& ranks, const Outcome& outcome) {
+TrainingReport::Communication communication(const std::string& processors, CountedRanks& ranks,
+                                            const Outcome& outcome) {
   const CountedRanks::Count total = ranks.total();
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, outcome.steps_here));
   TrainingReport::Communication all{.ranks = ranks.size()};
@@ -117,6 +117,7 @@ TrainingReport::Communication communication(const std::string& processors,
                            1e-3 * static_cast<double>(total.bytes_sent) / steps,
                            1e-3 * static_cast<double>(total.bytes_received) / steps,
                            100 * total.seconds_waited / outcome.seconds_here)};
+  if (const std::string& gpus = ranks.gpus().text; !gpus.empty()) all.lines.push_back(gpus);
   for (const auto& [place, count] : ranks.counts())
     all.places.push_back(
         {place, count.operations, count.bytes_sent, count.bytes_received, count.seconds_waited});

@@ -30,8 +30,8 @@ struct Outcome {
 std::string closing_line(const Outcome& outcome, const Trainer& trainer);
 
 // The report's part about several processes: their processors, and what rank 0 moved and waited.
-TrainingReport::Communication communication(const std::string& processors,
-                                            const CountedRanks& ranks, const Outcome& outcome);
+TrainingReport::Communication communication(const std::string& processors, CountedRanks& ranks,
+                                            const Outcome& outcome);
 
 // On several ranks all call it, and rank 0's is whole.
 TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics);

@@ -16,11 +16,13 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
 #include "tests/fake_gpu/fake_memory.h"
 #include "tests/fake_gpu/host_executor.h"
+#include "tests/fake_gpu/pretended_stream.h"
 #include "tests/support/fake_gpu_counts.h"
 
 namespace sotto {
@@ -37,7 +39,7 @@ thread_local std::unique_ptr<Launches> capturing;
 thread_local bool given_back_while_capturing = false;
 
 // One GPU: its memory, and its work in the order in which it was asked for.
-class Gpu {
+class Gpu final : public PretendedStream {
  public:
   explicit Gpu(int index)
       : device{DeviceKind::cuda, index},
@@ -57,10 +59,18 @@ class Gpu {
               add(std::move(work));
             })) {}
 
-  void add(std::function<void()> work) {
+  void add(std::function<void()> work) { add_when({}, std::move(work)); }
+  void add_when(std::function<bool()> ready, std::function<void()> work) override {
     if (dry()) return;
     const std::lock_guard lock(mutex());
-    work_.push_back(std::move(work));
+    work_.push_back({std::move(ready), std::move(work)});
+  }
+  void advance() override { run_ready(asked()); }
+  bool use(const void* address, std::size_t bytes) override {
+    const char* const first = static_cast<const char*>(address);
+    if (!memory.holds(address)) return false;
+    copies.use({first, first + bytes});
+    return true;
   }
   // How many pieces of work the GPU was asked for.
   std::size_t asked() const {
@@ -69,14 +79,20 @@ class Gpu {
   }
   // Runs the first `count` pieces, unless they have run.
   void run(std::size_t count) {
+    while (!run_ready(count)) std::this_thread::yield();
+  }
+  // Runs those of them that can be run now. Returns true if that is all.
+  bool run_ready(std::size_t count) {
     const std::lock_guard lock(mutex());
     const auto open = memory.open();
     while (done_ < count) {
-      const std::function<void()> work = std::move(work_.front());
+      if (!front_is_ready()) return false;
+      const Piece piece = std::move(work_.front());
       work_.pop_front();
       ++done_;
-      work();
+      piece.work();
     }
+    return true;
   }
 
   const Device device;
@@ -97,8 +113,22 @@ class Gpu {
     copies.use(range_of(view));
   }
 
-  std::deque<std::function<void()>> work_;
+  struct Piece {
+    std::function<bool()> ready;  // if empty, it is
+    std::function<void()> work;
+  };
+  // What is asked may let other GPUs go on, which ask this one.
+  bool front_is_ready() {
+    if (!work_.front().ready) return true;
+    if (std::exchange(asking_, true)) return false;
+    const bool ready = work_.front().ready();
+    asking_ = false;
+    return ready;
+  }
+
+  std::deque<Piece> work_;
   std::size_t done_ = 0;
+  bool asking_ = false;
 };
 
 // A captured sequence of launches.
@@ -197,6 +227,14 @@ class Runtime final : public CudaRuntime {
     gpu(before.gpu).run(before.queued);
     gpu(before.gpu).copies.seen(before.copies);
   }
+  bool reached(const DeviceEvent& event) override {
+    const PretendEvent& before = pretended_event(event);
+    return gpu(before.gpu).run_ready(before.queued);
+  }
+  void* stream(int index) override { return static_cast<PretendedStream*>(&gpu(index)); }
+  std::string bus_id(int index) override { return std::to_string(index); }
+  // A real one knows no pretended GPU.
+  std::string nccl_library() const override { return ""; }
 
  private:
   Gpu& gpu(int index) { return *gpus_.at(static_cast<std::size_t>(index)); }

@@ -69,6 +69,7 @@ class CountedRanks final : public Ranks {
     return all;
   }
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
+  void check_running() override { ranks_->check_running(); }
 
   // By place, since the last clear().
   const std::map<std::string, RankTraffic>& traffic() const { return traffic_; }

@@ -1,5 +1,7 @@
 // The entry point of libsotto_cuda.so: finds the usable GPUs and creates their memory and backends.
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -191,6 +193,34 @@ class Runtime final : public CudaRuntime {
                cudaEventSynchronize(recorded(event).get()));
   }
 
+  bool reached(const DeviceEvent& event) override {
+    const cudaError_t status = cudaEventQuery(recorded(event).get());
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // or the next launch would report it
+      return false;
+    }
+    cuda_check(Call("query", recorded(event).device()), "cudaEventQuery", status);
+    return true;
+  }
+
+  void* stream(int index) override {
+    const DeviceState& state = gpu(index).state;
+    state.use();
+    return state.main_stream();
+  }
+
+  std::string bus_id(int index) override {
+    check(index >= 0 && index < std::ssize(ordinals_), "cuda: device {} of {}", index,
+          ordinals_.size());
+    char text[64] = "";
+    const int ordinal = ordinals_[static_cast<std::size_t>(index)];
+    cuda_check(Call("identify", infos_[static_cast<std::size_t>(index)].device),
+               "cudaDeviceGetPCIBusId", cudaDeviceGetPCIBusId(text, sizeof text, ordinal));
+    return text;
+  }
+
+  std::string nccl_library() const override { return "libnccl.so.2"; }
+
  private:
   void take(int ordinal, std::string& reason) {
     cudaDeviceProp properties{};
@@ -216,6 +246,7 @@ class Runtime final : public CudaRuntime {
   Gpu& gpu(int index) {
     const auto at = static_cast<std::size_t>(index);
     check(index >= 0 && at < gpus_.size(), "cuda: device {} of {}", index, gpus_.size());
+    const std::lock_guard lock(creating_);
     if (!gpus_[at]) gpus_[at] = std::make_unique<Gpu>(index, ordinals_[at]);
     return *gpus_[at];
   }
@@ -223,6 +254,7 @@ class Runtime final : public CudaRuntime {
   std::vector<DeviceInfo> infos_;
   std::vector<int> ordinals_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::mutex creating_;
 };
 
 }  // namespace

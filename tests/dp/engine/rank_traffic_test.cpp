@@ -122,6 +122,7 @@ class NotedRanks final : public Ranks {
     return ranks_->collect(place, bytes);
   }
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
+  void check_running() override { ranks_->check_running(); }
 
  private:
   std::shared_ptr<Ranks> ranks_;
