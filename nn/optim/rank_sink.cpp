@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
-#include <type_traits>
 #include <utility>
 
+#include "core/ranks/gpu_link.h"
 #include "core/ranks/on_rank_0.h"
+#include "core/ranks/tensor_moves.h"
 #include "core/threads/parallel.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -29,14 +30,16 @@ void add_blocks(const T* blocks, int count, std::int64_t size, T* sum) {
   });
 }
 
-// The bytes of each rank's shard of a tensor.
-std::vector<std::span<std::byte>> shards_of(const Tensor& values, int ranks) {
-  const std::span bytes(static_cast<std::byte*>(values.view().data), values.bytes());
-  const std::size_t shard = bytes.size() / static_cast<std::size_t>(ranks);
-  std::vector<std::span<std::byte>> shards;
-  for (int k = 0; k < ranks; ++k)
-    shards.push_back(bytes.subspan(static_cast<std::size_t>(k) * shard, shard));
+// Each rank's shard of a tensor.
+std::vector<Tensor> shards_of(const Tensor& values, int ranks) {
+  const std::int64_t shard = values.numel() / ranks;
+  std::vector<Tensor> shards;
+  for (int k = 0; k < ranks; ++k) shards.push_back(values.slice(0, k * shard, (k + 1) * shard));
   return shards;
+}
+
+std::span<std::byte> bytes_of(const Tensor& x) {
+  return {static_cast<std::byte*>(x.view().data), x.bytes()};
 }
 
 Dtype sum_type(const Parameter& parameter) { return arithmetic_type(parameter.value.dtype()); }
@@ -60,10 +63,12 @@ RankSink::RankSink(Ranks& ranks, const std::vector<Parameter*>& parameters,
 
 void RankSink::place(Parameter& parameter, std::size_t bytes) {
   const Dtype dtype = sum_type(parameter);
-  if (buckets_.empty() || buckets_.back().dtype != dtype ||
+  const Device device = parameter.value.device();
+  if (buckets_.empty() || buckets_.back().dtype != dtype || buckets_.back().device != device ||
       static_cast<std::size_t>(buckets_.back().elements) * size_of(dtype) >= bytes) {
     buckets_.emplace_back();
     buckets_.back().dtype = dtype;
+    buckets_.back().device = device;
   }
   Bucket& bucket = buckets_.back();
   if (!places_.try_emplace(&parameter, Place{buckets_.size() - 1, bucket.parameters.size()}).second)
@@ -89,64 +94,82 @@ void RankSink::add(Parameter& parameter, const Tensor& gradient) {
   check(found != places_.end(), "RankSink: a gradient of a parameter {} that it was not made with",
         parameter.value.shape());
   Place& place = found->second;
-  check(!std::exchange(place.added, true),
-        "RankSink: a second gradient of a parameter {}: a sink serves one backward",
+  check(!place.added, "RankSink: a second gradient of a parameter {}: a sink serves one backward",
         parameter.value.shape());
   Bucket& bucket = buckets_[place.bucket];
-  if (!bucket.values.defined()) bucket.values = zeros({bucket.shard * ranks_.size()}, bucket.dtype);
+  const Tensor& room = bucket.room(ranks_.size());
   const std::int64_t offset = bucket.offsets[place.index];
-  const Tensor part = bucket.values.slice(0, offset, offset + parameter.value.numel());
-  copy_into(to_dtype(gradient.to(cpu), bucket.dtype), *part.view_as(parameter.value.shape()));
+  const Tensor part = room.slice(0, offset, offset + parameter.value.numel());
+  copy_into(to_dtype(gradient.to(bucket.device), bucket.dtype),
+            *part.view_as(parameter.value.shape()));
   const std::int64_t count = bucket.offsets.back() + static_cast<std::int64_t>(place.index);
-  copy_into(full({1}, 1, bucket.dtype), bucket.values.slice(0, count, count + 1));
+  copy_into(full({1}, 1, bucket.dtype, bucket.device), room.slice(0, count, count + 1));
+  place.added = true;
   --bucket.missing;
   begin_full_buckets(false);
 }
 
-// Buckets leave in one order on all ranks, full or not; their sums follow two buckets later.
+// Buckets leave in one order on all ranks, full or not; their sums follow two buckets later. Where
+// this throws, for lack of memory, the next call goes on.
 void RankSink::begin_full_buckets(bool all) {
   constexpr std::size_t later = 2;
-  while (begun_ < buckets_.size() && (all || buckets_[begun_].missing == 0)) {
-    buckets_[begun_++].begin_exchange(ranks_);
-    if (begun_ - added_ > later) buckets_[added_++].add_shards(ranks_);
+  while (true) {
+    if (begun_ - added_ > later) {
+      buckets_[added_].add_shards(ranks_);
+      ++added_;
+    } else if (begun_ < buckets_.size() && (all || buckets_[begun_].missing == 0)) {
+      buckets_[begun_].begin_exchange(ranks_);
+      ++begun_;
+    } else {
+      return;
+    }
   }
 }
 
+const Tensor& RankSink::Bucket::room(int ranks) {
+  if (!values.defined()) values = zeros({shard * ranks}, dtype, device);
+  return values;
+}
+
 void RankSink::Bucket::begin_exchange(Ranks& ranks) {
-  if (!values.defined()) values = zeros({shard * ranks.size()}, dtype);
-  received = empty_like(values);
+  received = empty_like(room(ranks.size()));
   for (const Tensor& each : {values, received}) each.relabel(MemoryKind::gradient);
-  const auto blocks = shards_of(values, ranks.size());
-  pending = ranks.exchange("gradients: buckets", {blocks.begin(), blocks.end()},
-                           shards_of(received, ranks.size()));
+  pending = exchange_tensors(ranks, "gradients: buckets", shards_of(values, ranks.size()),
+                             shards_of(received, ranks.size()));
 }
 
 void RankSink::Bucket::add_shards(Ranks& ranks) {
   pending.wait();
-  const auto sum = shards_of(values, ranks.size())[static_cast<std::size_t>(ranks.rank())];
-  const auto add = [&](auto* first) {
-    add_blocks(received.data<std::remove_pointer_t<decltype(first)>>(), ranks.size(), shard, first);
-  };
-  if (dtype == Dtype::f64) {
-    add(reinterpret_cast<double*>(sum.data()));
+  const Tensor sum = shards_of(values, ranks.size())[static_cast<std::size_t>(ranks.rank())];
+  if (!received.defined()) {
+    // They were added by a call that threw.
+  } else if (device != cpu) {
+    const std::vector<Tensor> blocks = shards_of(received, ranks.size());
+    copy_elements(blocks[0], sum);
+    for (std::size_t k = 1; k < blocks.size(); ++k) axpby(1, blocks[k], 1, sum);
+  } else if (dtype == Dtype::f64) {
+    add_blocks(received.data<double>(), ranks.size(), shard, sum.data<double>());
   } else {
-    add(reinterpret_cast<float*>(sum.data()));
+    add_blocks(received.data<float>(), ranks.size(), shard, sum.data<float>());
   }
   received = {};
-  pending = ranks.gather("gradients: sums", sum, shards_of(values, ranks.size()));
+  pending = gather_tensors(ranks, "gradients: sums", sum, shards_of(values, ranks.size()));
 }
 
 Gradients RankSink::gradients() {
   begin_full_buckets(true);
-  while (added_ < buckets_.size()) buckets_[added_++].add_shards(ranks_);
+  for (; added_ < buckets_.size(); ++added_) buckets_[added_].add_shards(ranks_);
+  for (Bucket& bucket : buckets_) bucket.pending.wait();
   Gradients sums;
-  for (Bucket& bucket : buckets_) {
-    bucket.pending.wait();
+  for (const Bucket& bucket : buckets_) {
+    const std::int64_t first = bucket.offsets.back();
+    const std::vector<double> counts =
+        to_dtype(bucket.values.slice(0, first, first + std::ssize(bucket.parameters)), Dtype::f64)
+            .to_vector<double>();
     for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
       const Parameter& parameter = *bucket.parameters[k];
       const std::int64_t offset = bucket.offsets[k];
-      const std::int64_t count = bucket.offsets.back() + static_cast<std::int64_t>(k);
-      if (bucket.values.at({count}) == 0) continue;
+      if (counts[k] == 0) continue;
       const Tensor sum = bucket.values.slice(0, offset, offset + parameter.value.numel());
       sums.emplace_back(bucket.parameters[k],
                         sum.view_as(parameter.value.shape())->to(parameter.value.device()));
@@ -156,9 +179,10 @@ Gradients RankSink::gradients() {
 }
 
 void tell_values(Ranks& ranks, const std::vector<Parameter*>& parameters) {
+  connect_gpus(ranks, parameters.empty() ? cpu : parameters.front()->value.device());
   for (Parameter* const parameter : parameters) {
     const Tensor own = contiguous(parameter->value.to(cpu));
-    const auto bytes = shards_of(own, 1)[0];
+    const auto bytes = bytes_of(own);
     const std::vector<std::byte> told = ranks.tell("parameters: values of rank 0", bytes);
     check(told.size() == bytes.size(), "tell_values: rank 0 has {} bytes of a parameter {} of {}",
           told.size(), parameter->value.shape(), bytes.size());

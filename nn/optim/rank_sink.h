@@ -23,7 +23,7 @@ struct BucketSizes {
 // The sink of one ordinary (not private) backward on each rank. A bucket of gradients leaves for
 // its owners as soon as it is full, while backward goes on. Each element has one owner, which adds
 // the ranks' values in their order, in f32, or f64 for f64: all ranks get the same bits, whatever
-// the transport. The loss's seed is 1 / (rows of all ranks):
+// the transport and the device. The loss's seed is 1 / (rows of all ranks):
 //
 //   nn::RankSink sink(*ranks, model.parameters());
 //   tape.backward(loss, sink, 1.0 / rows_of_all_ranks);
@@ -48,6 +48,8 @@ class RankSink final : public GradSink {
 
  private:
   struct Bucket {
+    // Where gradients are added.
+    const Tensor& room(int ranks);
     void begin_exchange(Ranks& ranks);
     void add_shards(Ranks& ranks);
 
@@ -56,6 +58,7 @@ class RankSink final : public GradSink {
         offsets;  // of each parameter; then of the counts of ranks that had it
     std::int64_t elements = 0, shard = 0;
     Dtype dtype = Dtype::f32;
+    Device device = cpu;  // of the parameters
     std::size_t missing = 0;
     Tensor values{}, received{};  // ranks x shard elements
     Pending pending{};
@@ -74,7 +77,8 @@ class RankSink final : public GradSink {
   std::unordered_map<const Parameter*, Place> places_;
 };
 
-// Overwrites the parameters' values with those of rank 0. All ranks call it.
+// Overwrites the parameters' values with those of rank 0, and connects the ranks' GPUs. All ranks
+// call it.
 void tell_values(Ranks& ranks, const std::vector<Parameter*>& parameters);
 // Returns rank 0's tensors, on the CPU, on every rank; what others pass is ignored. All ranks call
 // it.

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "core/devices.h"
+#include "core/ranks/rank_threads.h"
 #include "core/ranks/thread_ranks.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/accumulation.h"
@@ -39,9 +41,10 @@ struct Model {
       for (int k = 0; k < 6; ++k) inputs.push_back(std::sin(static_cast<double>(row * 6 + k)));
       labels.push_back(row % 3);
     }
-    const Tensor x = to_dtype(Tensor::from(inputs, {std::ssize(rows), 6}),
-                              layers.parameters()[0]->value.dtype());
-    return cross_entropy(layers(tape.input(x)), Tensor::from(labels, {std::ssize(rows)}));
+    const Tensor& weight = layers.parameters()[0]->value;
+    const Tensor x = to_dtype(Tensor::from(inputs, {std::ssize(rows), 6}), weight.dtype());
+    return cross_entropy(layers(tape.input(x.to(weight.device()))),
+                         Tensor::from(labels, {std::ssize(rows)}));
   }
   // By the parameter's place in the model.
   std::map<std::size_t, std::vector<double>> values(const Gradients& gradients) {
@@ -125,6 +128,28 @@ TEST_CASE("gradients over any number of ranks are those of one process, the same
   for (const Values& each : found) {
     CHECK(each == found[0]);
     check_near(each, one, dtype == Dtype::f64 ? 1e-15 : 1e-7);
+  }
+}
+
+TEST_CASE("gradients of models on GPUs add up there, the same bits on all") {
+  if (devices().size() < 2) return;
+  const int size = GENERATE(1, 2, 3);
+  const nn::BucketSizes sizes = GENERATE(nn::BucketSizes{}, nn::BucketSizes{1, 100});
+  const auto found = on_ranks(size, Dtype::f32, [&](Ranks& ranks, Model& model) {
+    model.layers.to(gpu_of_rank(ranks));
+    nn::tell_values(ranks, model.layers.parameters());
+    nn::RankSink sink(ranks, model.layers.parameters(), sizes);
+    const auto rows = rows_of(ranks.rank(), size);
+    if (!rows.empty()) {
+      Tape tape({.seed = 3, .first_row = rows.front()});
+      tape.backward(model.losses(tape, rows), sink, 1.0 / batch);
+    }
+    return sink.gradients();
+  });
+  const Values one = one_process(Dtype::f32);
+  for (const Values& each : found) {
+    CHECK(each == found[0]);
+    check_near(each, one, 1e-7);
   }
 }
 
