@@ -47,7 +47,7 @@ SMALL = {
                       "--threads", "1", *PRIVATE],
     "text train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
                    "--hidden", "4", "--threads", "1", *PRIVATE],
-    "images train": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
+    "images train": ["--train-size", "40", "--test-size", "10", "--size", "16", "--batch-size", "8", "--steps", "1",
                      "--threads", "1", *PRIVATE],
     "tabular people": ["--out", "people.csv", "--rows", "10"],
     "images shapes": ["--out", "drawn", "--count", "10"],
@@ -117,7 +117,7 @@ def make_files(folder):
                 os.makedirs(path(f"pictures/{kind}"))
                 with open(path(f"pictures/{kind}/one.png"), "wb") as file:
                     file.write(png([list(range(96))] * 32))
-            SMALL["images evaluate"] = ["--model", model, "--data", path("pictures")]
+            SMALL["images evaluate"] = ["--model", model, "--data", path("pictures"), "--threads", "1"]
             SMALL["images predict"] = [*SMALL["images evaluate"], "--out", "predictions.csv"]
 
 
