@@ -5,6 +5,7 @@
 
 #include <sotto/kernels/tensor_ops/tensor_ops.h>
 #include <sotto/memory/physical_batches.h>
+#include <sotto/nn/predict.h>
 
 namespace sotto::samples {
 
@@ -21,14 +22,10 @@ std::int64_t first_sample(std::int64_t samples, int rank, int ranks) {
 // The outputs of samples begin .. end - 1; undefined for none.
 Tensor outputs_between(nn::Module& model, const Dataset& data, const Forward& forward,
                        std::int64_t begin, std::int64_t end) {
-  const std::vector<Parameter*> parameters = model.parameters();
-  const Device device = parameters.empty() ? cpu : parameters.front()->value.device();
   std::vector<Tensor> parts;
   const auto run = [&](std::int64_t first, std::int64_t last) {
-    const auto there = [device](const Tensor& x) { return x.to(device); };
-    Tape tape({.training = false});
     parts.push_back(
-        forward(tape, data.slice(begin + first, begin + last).map(there)).value().to(cpu));
+        nn::predict(model, data.slice(begin + first, begin + last), forward, last - first));
   };
   const std::vector<std::int64_t> rows(static_cast<std::size_t>(end - begin), 1);
   memory::PhysicalBatches(max_part).over(rows, run, [] { return false; });
