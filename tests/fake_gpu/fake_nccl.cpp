@@ -148,14 +148,14 @@ int run(Group whole) {
 
 using namespace sotto;
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+extern "C" {
 
-EXPORTED int ncclGetVersion(int* version) {
+int ncclGetVersion(int* version) {
   *version = 22809;
   return nccl_success;
 }
 
-EXPORTED int ncclGetUniqueId(NcclId* id) {
+int ncclGetUniqueId(NcclId* id) {
   static std::atomic<int> made = 0;
   const std::string text = "pretended " + std::to_string(made++);
   *id = {};
@@ -164,7 +164,7 @@ EXPORTED int ncclGetUniqueId(NcclId* id) {
 }
 
 // Returns when all ranks have called it.
-EXPORTED int ncclCommInitRank(void** communicator, int ranks, NcclId id, int rank) {
+int ncclCommInitRank(void** communicator, int ranks, NcclId id, int rank) {
   std::shared_ptr<World> world;
   {
     const std::lock_guard lock(worlds_mutex);
@@ -184,50 +184,51 @@ EXPORTED int ncclCommInitRank(void** communicator, int ranks, NcclId id, int ran
   return nccl_success;
 }
 
-EXPORTED int ncclCommAbort(void* communicator) {
+int ncclCommAbort(void* communicator) {
   auto* const handle = static_cast<Handle*>(communicator);
   (*handle)->aborted = true;
   delete handle;
   return nccl_success;
 }
 
-EXPORTED int ncclCommGetAsyncError(void* communicator, int* error) {
+int ncclCommGetAsyncError(void* communicator, int* error) {
   *error = (*static_cast<Handle*>(communicator))->error;
   return nccl_success;
 }
 
-EXPORTED int ncclSend(const void* from, std::size_t count, int type, int to, void* communicator,
-                      void* stream) {
+int ncclSend(const void* from, std::size_t count, int type, int to, void* communicator,
+             void* stream) {
   auto* const memory = const_cast<char*>(static_cast<const char*>(from));
   return add({true, memory, count, to}, type, communicator, stream);
 }
 
-EXPORTED int ncclRecv(void* to, std::size_t count, int type, int from, void* communicator,
-                      void* stream) {
+int ncclRecv(void* to, std::size_t count, int type, int from, void* communicator, void* stream) {
   return add({false, static_cast<char*>(to), count, from}, type, communicator, stream);
 }
 
-EXPORTED int ncclGroupStart() {
+int ncclGroupStart() {
   ++group.depth;
   return nccl_success;
 }
 
-EXPORTED int ncclGroupEnd() {
+int ncclGroupEnd() {
   if (group.depth == 0) return invalid_usage;
   if (--group.depth > 0) return nccl_success;
   return run(std::exchange(group, Group{}));
 }
 
-EXPORTED const char* ncclGetErrorString(int error) {
+const char* ncclGetErrorString(int error) {
   return error == remote_error ? "remote process exited or there was a network error"
                                : "invalid argument or usage";
 }
 
 // The bytes that were sent since the process began.
-EXPORTED std::int64_t sotto_pretended_nccl_bytes() { return bytes_moved; }
+std::int64_t sotto_pretended_nccl_bytes() { return bytes_moved; }
 
 // Breaks the network of a rank at its group with this number, from 0; rank -1: of none.
-EXPORTED void sotto_pretended_nccl_fail(int rank, std::int64_t number) {
+void sotto_pretended_nccl_fail(int rank, std::int64_t number) {
   failing_rank = rank;
   failing_group = number;
 }
+
+}  // extern "C"

@@ -1,4 +1,4 @@
-// What a private training leaves, to be compared between numbers of ranks.
+// The outcome of a private training, to be compared between numbers of ranks.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using OptionsFor = std::function<EngineOptions(RankTraining&)>;
 // Called in each loss, with the rank and the number of rows.
 using InLoss = std::function<void(int rank, std::size_t rows)>;
 
-// What ranks do before, in and after their steps.
+// The parts of a training that a test may replace: before, in and after its steps.
 struct RankProgram {
   std::function<void(RankTraining&, Ranks&)> prepare = [](RankTraining&, Ranks&) {};
   std::function<Engine::Loss(RankTraining&)> loss = [](RankTraining& training) {

@@ -108,21 +108,25 @@ void check_near(const Values& a, const Values& b, double tolerance) {
   }
 }
 
+// The gradients of the rank's rows.
+Gradients gradients_of(Ranks& ranks, Model& model, const nn::BucketSizes& sizes) {
+  nn::RankSink sink(ranks, model.layers.parameters(), sizes);
+  const auto rows = rows_of(ranks.rank(), ranks.size());
+  if (!rows.empty()) {
+    Tape tape({.seed = 3, .first_row = rows.front()});
+    tape.backward(model.losses(tape, rows), sink, 1.0 / batch);
+  }
+  return sink.gradients();
+}
+
 }  // namespace
 
 TEST_CASE("gradients over any number of ranks are those of one process, the same bits on all") {
   const int size = GENERATE(1, 2, 3, 4);
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::f64);
   const nn::BucketSizes sizes = GENERATE(nn::BucketSizes{}, nn::BucketSizes{1, 100});
-  const auto found = on_ranks(size, dtype, [&](Ranks& ranks, Model& model) {
-    nn::RankSink sink(ranks, model.layers.parameters(), sizes);
-    const auto rows = rows_of(ranks.rank(), size);
-    if (!rows.empty()) {
-      Tape tape({.seed = 3, .first_row = rows.front()});
-      tape.backward(model.losses(tape, rows), sink, 1.0 / batch);
-    }
-    return sink.gradients();
-  });
+  const auto found = on_ranks(
+      size, dtype, [&](Ranks& ranks, Model& model) { return gradients_of(ranks, model, sizes); });
   const Values one = one_process(dtype);
   CHECK(one.size() == 3);
   for (const Values& each : found) {
@@ -138,13 +142,7 @@ TEST_CASE("gradients of models on GPUs add up there, the same bits on all") {
   const auto found = on_ranks(size, Dtype::f32, [&](Ranks& ranks, Model& model) {
     model.layers.to(gpu_of_rank(ranks));
     nn::tell_values(ranks, model.layers.parameters());
-    nn::RankSink sink(ranks, model.layers.parameters(), sizes);
-    const auto rows = rows_of(ranks.rank(), size);
-    if (!rows.empty()) {
-      Tape tape({.seed = 3, .first_row = rows.front()});
-      tape.backward(model.losses(tape, rows), sink, 1.0 / batch);
-    }
-    return sink.gradients();
+    return gradients_of(ranks, model, sizes);
   });
   const Values one = one_process(Dtype::f32);
   for (const Values& each : found) {
