@@ -83,7 +83,7 @@ class Ranks {
   // Throws RankFailure if the run has failed.
   virtual void check_running() = 0;
 
-  // What connect_gpus() made of the ranks' GPUs.
+  // The connection that connect_gpus() made.
   virtual GpuConnection& gpus() { return gpus_; }
   // Called by the GPUs' link with each of its operations, which is returned, and the bytes that
   // this rank's GPU sends to other ranks and receives: for ranks that count.
