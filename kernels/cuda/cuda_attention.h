@@ -11,8 +11,8 @@ namespace sotto {
 // Samples first .. first + count - 1 of a problem.
 inline AttentionProblem samples_of(AttentionProblem p, std::int64_t first, std::int64_t count) {
   for (View* view : {&p.forward.q, &p.forward.k, &p.forward.v, &p.forward.y, &p.forward.stats,
-                     &p.grad.dy, &p.grad.dq, &p.grad.dk, &p.grad.dv}) {
-    if (!view->data) continue;
+                     &p.forward.bias, &p.grad.dy, &p.grad.dq, &p.grad.dk, &p.grad.dv}) {
+    if (!view->data || (view == &p.forward.bias && view->size[0] == 1)) continue;
     view->data = view->as<char>() +
                  first * view->stride[0] * static_cast<std::int64_t>(size_of(view->dtype));
     view->size[0] = count;
@@ -29,14 +29,18 @@ bool attention_by_library(const Exec& exec, const AttentionProblem& problem) {
   const auto rounded = [](std::int64_t x) { return (x + rounding - 1) / rounding * rounding; };
   const FusedAttention& f = problem.forward;
   const std::int64_t each = f.heads() * rounded(f.queries()) * rounded(f.keys()) * bytes_of_score;
-  const std::int64_t step =
-      problem.backward ? std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, f.samples())
-                       : f.samples();
+  std::int64_t step = problem.backward
+                          ? std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, f.samples())
+                          : f.samples();
+  // Stats and bias have four bytes an element: chunks of so many samples are aligned as the whole.
+  if (step < f.samples() && step >= 4) step -= step % 4;
   const auto part = [&](std::int64_t first) {
     return samples_of(problem, first, std::min(step, f.samples() - first));
   };
-  if (!exec.attention_plan(part(0)) || !exec.attention_plan(part((f.samples() - 1) / step * step)))
-    return false;
+  // The last chunk is smaller than the others; those of fewer samples may not be aligned.
+  for (std::int64_t first = 0; first < f.samples(); first += step) {
+    if (!exec.attention_plan(part(first))) return false;
+  }
   for (std::int64_t first = 0; first < f.samples(); first += step) {
     const AttentionProblem some = part(first);
     exec.attention_plan(some)->run(some);
@@ -46,14 +50,14 @@ bool attention_by_library(const Exec& exec, const AttentionProblem& problem) {
 
 template <class Exec>
 bool DeviceBackend<Exec>::attention(const FusedAttention& a) {
-  const Exec exec = execution("attention", {&a.q, &a.k, &a.v, &a.y, &a.stats});
+  const Exec exec = execution("attention", {&a.q, &a.k, &a.v, &a.y, &a.stats, &a.bias});
   return attention_by_library(exec, {.forward = a, .grad = {}, .backward = false});
 }
 
 template <class Exec>
 bool DeviceBackend<Exec>::attention_grad(const FusedAttention& a, const FusedAttentionGrad& grad) {
-  const Exec exec = execution(
-      "attention_grad", {&a.q, &a.k, &a.v, &a.y, &a.stats, &grad.dy, &grad.dq, &grad.dk, &grad.dv});
+  const Exec exec = execution("attention_grad", {&a.q, &a.k, &a.v, &a.y, &a.stats, &a.bias,
+                                                 &grad.dy, &grad.dq, &grad.dk, &grad.dv});
   return attention_by_library(exec, {.forward = a, .grad = grad, .backward = true});
 }
 

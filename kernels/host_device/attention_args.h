@@ -6,11 +6,13 @@
 
 namespace sotto {
 
-// y = softmax(scale q k^T) v; with `causal`, query t sees the keys s <= t. All views but stats have
-// 16 bits, stride 1 along the last axis, and no stride of 0 along an axis of more than one element.
+// y = softmax(scale q k^T + bias) v; with `causal`, query t sees the keys s <= t. All views but
+// stats and bias have 16 bits, stride 1 along the last axis, and no stride of 0 along an axis of
+// more than one element. The bias is f32, row-major and finite.
 struct FusedAttention {
-  View q, k, v;   // [n, h, a, d], [n, h, b, d], [n, h, b, e]
-  View y, stats;  // [n, h, a, e]; [n, h, a], f32 and row-major: log sum_s exp(scores)
+  View q, k, v;    // [n, h, a, d], [n, h, b, d], [n, h, b, e]
+  View y, stats;   // [n, h, a, e]; [n, h, a], f32 and row-major: log sum_s exp(scores)
+  View bias = {};  // none without data, or [n or 1, h or 1, a or 1, b]
   double scale = 1;
   bool causal = false;
 

@@ -244,7 +244,8 @@ class StagedBackend final : public Backend {
  private:
   Backend& on() const { return backend(device_); }
   static FusedAttention staged(const FusedAttention& x, Stage& s) {
-    return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), x.scale, x.causal};
+    const View bias = x.bias.data ? s(x.bias) : View{};
+    return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), bias, x.scale, x.causal};
   }
   static ClassTargets staged(const ClassTargets& x, Stage& s) {
     return {s(x.ids), s(x.weights), x.smoothing, x.ignored, x.z_loss};

@@ -80,7 +80,12 @@ class HostAttentionHead {
     return f_.causal ? std::min(t + 1, f_.keys()) : f_.keys();
   }
   double score(std::int64_t t, std::int64_t s) const {
-    return f_.scale * rows_product<T>(f_.q, f_.k, n_, h_, t, s);
+    return f_.scale * rows_product<T>(f_.q, f_.k, n_, h_, t, s) + bias(t, s);
+  }
+  double bias(std::int64_t t, std::int64_t s) const {
+    const View& b = f_.bias;
+    const auto on = [&b](int axis, std::int64_t i) { return b.size[axis] == 1 ? 0 : i; };
+    return b.data ? double(at<float>(b, on(0, n_), on(1, h_), on(2, t), s)) : 0;
   }
   float& stats(std::int64_t t) const {
     return f_.stats.as<float>()[n_ * f_.stats.stride[0] + h_ * f_.stats.stride[1] + t];

@@ -28,7 +28,7 @@ std::int64_t block_scores(Device device) { return std::int64_t{1} << (device == 
 // 1, a or 1, b or 1].
 struct Attention {
   Tensor q, k, v;
-  std::vector<Tensor> masks;
+  std::vector<Tensor> masks;  // as given, until with_operands() merges their leading axes
   AttentionOptions options;
   double scale = 1;
   // The type of factors, either q's type or its accumulation type, which scores have. Weights and
@@ -197,8 +197,6 @@ Var spread_lead(const Var& x, const Shape& batch_dims) {
 
 // A mask with merged leading axes; if these all have size 1, they stay so.
 Tensor flat_mask(const Tensor& mask, const Shape& batch_dims) {
-  check(mask.rank() <= batch_dims.rank() + 2, "attention: mask {} does not fit the leading axes {}",
-        mask.shape(), batch_dims);
   Tensor m = mask;
   while (m.rank() < batch_dims.rank() + 2) m = m.unsqueeze(0);
   bool same = true;
@@ -268,17 +266,24 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
         "attention: dropout over {} views of a sample; split_views first",
         batched ? tape.views(q) : 1);
   if (s.options.dropout > 0) s.key = tape.next_key();
-  s.sample = with_matrix(batch_dims, q.value().size(-2), k.value().size(-2));
+  const Shape scores = with_matrix(batch_dims, q.value().size(-2), k.value().size(-2));
+  s.sample = scores;
   if (batched) s.sample.erase(samples.axis());
   if (!batched) s.rows = {0};
   for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < batch_dims[samples.axis()]; ++n)
     s.rows.push_back(tape.options().sample_id(n));
-  for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), batch_dims));
+  for (const Var& mask : masks) {
+    check(broadcast_shapes("attention", mask.shape(), scores) == scores,
+          "attention: mask {} does not fit scores {}", mask.shape(), scores);
+    s.masks.push_back(mask.value());
+  }
   return s;
 }
 
-// The attention problem with its operands, whose leading axes are merged.
+// The attention problem with its operands; their leading axes, and those of its masks, are merged.
 Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const Shape batch_dims = leading(q.shape());
+  for (Tensor& mask : s.masks) mask = flat_mask(mask, batch_dims);
   const auto flat = [](const Tensor& x) {
     return reshape(contiguous(x), {leading(x.shape()).numel(), x.size(-2), x.size(-1)});
   };
@@ -288,10 +293,8 @@ Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Ten
   return s;
 }
 
-// True if fused attention supports the problem: no masks, no dropout, no always visible keys.
-bool plain(const Attention& s) {
-  return s.masks.empty() && s.options.dropout == 0 && s.options.always_visible == 0;
-}
+// True if fused attention supports the options: no dropout, no keys that are always visible.
+bool plain(const Attention& s) { return s.options.dropout == 0 && s.options.always_visible == 0; }
 
 void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const Tensor& q, const Tensor& k,
           const Tensor& v) {
@@ -323,7 +326,9 @@ Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Va
       [s, result, shapes](const Tensor& dy, Adjoint& adjoint) {
         if (const auto d = fused_attention_grad(result, dy))
           return give(adjoint, shapes, d->q, d->k, d->v);
-        const Attention flat = with_operands(s, result.q, result.k, result.v);
+        const Attention flat =
+            with_operands(s, reshape(result.q, shapes[0]), reshape(result.k, shapes[1]),
+                          reshape(result.v, shapes[2]));
         const AttentionGradient d = backward(
             flat, reshape(contiguous(dy), {flat.slices(), flat.queries(), flat.v.size(2)}));
         give(adjoint, shapes, d.q, d.k, d.v);
@@ -361,7 +366,7 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
   const Shape shape = with_matrix(batch_dims, a, v.value().size(-1));
   if (plain(s)) {
     if (const auto result =
-            fused_attention(q.value(), k.value(), v.value(), s.scale, s.options.causal))
+            fused_attention(q.value(), k.value(), v.value(), s.masks, s.scale, s.options.causal))
       return by_kernel(s, *result, {q, k, v}, shape, samples);
   }
   return by_products(with_operands(s, q.value(), k.value(), v.value()), {q, k, v}, shape, samples);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -11,15 +12,19 @@ namespace sotto {
 // heads, positions, features.
 struct FusedResult {
   Tensor q, k, v, y, stats;
+  Tensor bias;  // undefined without masks
   double scale;
   bool causal;
 };
 
 // y [.., a, e] = softmax(scale q k^T) v for q [.., a, d], k [.., b, d] and v [.., b, e] with equal
-// leading axes; with `causal`, query t sees the keys s <= t. Returns nullopt unless the operands
-// are on one device that has a kernel for their type and sizes.
+// leading axes; with `causal`, query t sees the keys s <= t. The masks, i64 and of sizes that
+// broadcast to [.., a, b], hide keys where they are not 0; y is 0 for a query that sees no key.
+// (They add a number to scores: a score that is not finite makes its query's y NaN, hidden or not.)
+// Returns nullopt unless the operands are on one device that has a kernel for their type and sizes.
 std::optional<FusedResult> fused_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                           double scale, bool causal);
+                                           const std::vector<Tensor>& masks, double scale,
+                                           bool causal);
 
 struct FusedGradients {
   Tensor q, k, v;

@@ -18,6 +18,7 @@ void for_each_view(const AttentionProblem& p, F&& f) {
   for (const View* view :
        {&p.forward.q, &p.forward.k, &p.forward.v, &p.forward.y, &p.forward.stats})
     f(*view);
+  if (p.forward.bias.data) f(p.forward.bias);
   if (!p.backward) return;
   for (const View* view : {&p.grad.dy, &p.grad.dq, &p.grad.dk, &p.grad.dv}) f(*view);
 }

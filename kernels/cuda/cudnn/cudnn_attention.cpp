@@ -38,6 +38,7 @@ class LibraryAttention final : public AttentionPlan {
       ids.push_back(name);
       data.push_back(at);
     };
+    if (f.bias.data) add(id::bias, f.bias.data);
     if (f.causal) add(id::hidden, &hidden);
     const Scratch<float> projection(state_.device(), p.backward ? f.stats.numel() : 1);
     if (p.backward) {

@@ -31,9 +31,9 @@ class AttentionGraph {
         scale_(number(attention_id::scale)),
         hidden_(number(attention_id::hidden)) {}
 
-  // y = softmax(scale q k^T, masked) v; stats = max + log sum exp(scores - max).
+  // y = softmax(scale q k^T + bias, masked) v; stats = max + log sum exp(scores - max).
   std::vector<Descriptor> forward() {
-    const Descriptor seen = masked(scaled_scores());
+    const Descriptor seen = masked(biased_scores());
     const Descriptor top = rows(), sum = rows(), logarithm = rows(), low = between(),
                      high = between();
     reduce(CUDNN_REDUCE_TENSOR_MAX, seen, top);
@@ -52,7 +52,7 @@ class AttentionGraph {
   // v^T - sum over features of dy y); dk = s^T q; dq = s k.
   std::vector<Descriptor> backward() {
     const Descriptor dy = given(attention_id::dy, grad_.dy), projection = projected(dy);
-    const Descriptor scores = scaled_scores(), low = between(), weights = between();
+    const Descriptor scores = biased_scores(), low = between(), weights = between();
     pointwise({CUDNN_POINTWISE_SUB}, {&scores, &stats_}, low);
     const Descriptor seen = masked(low);
     pointwise({CUDNN_POINTWISE_EXP}, {&seen}, weights);
@@ -167,12 +167,17 @@ class AttentionGraph {
     operations_.push_back(std::move(operation));
   }
 
-  Descriptor scaled_scores() {
+  // scale q k^T + bias
+  Descriptor biased_scores() {
     const Descriptor product = between();
     Descriptor scores = between();
     multiply(q_, k_turned_, product);
     pointwise({CUDNN_POINTWISE_MUL}, {&product, &scale_}, scores);
-    return scores;
+    if (!p_.bias.data) return scores;
+    const Descriptor bias = given(attention_id::bias, p_.bias);
+    Descriptor biased = between();
+    pointwise({CUDNN_POINTWISE_ADD}, {&scores, &bias}, biased);
+    return biased;
   }
   // Applies the causal mask: query t sees the keys s <= t.
   Descriptor masked(Descriptor scores) {

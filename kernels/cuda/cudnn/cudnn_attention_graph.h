@@ -9,7 +9,23 @@ namespace sotto {
 
 // The ids of tensors with an address; scale, hidden and one are numbers on the host.
 namespace attention_id {
-enum : std::int64_t { q, k, v, y, stats, dy, dq, dk, dv, projection, scale, hidden, one, others };
+enum : std::int64_t {
+  q,
+  k,
+  v,
+  y,
+  stats,
+  dy,
+  dq,
+  dk,
+  dv,
+  projection,
+  bias,
+  scale,
+  hidden,
+  one,
+  others
+};
 }
 
 // The library's plans, its preferred one first. The forward pass is deterministic. So is backward

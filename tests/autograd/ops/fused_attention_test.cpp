@@ -159,26 +159,118 @@ TEST_CASE("attention has the same bits each time, and for a sample in any batch"
   });
 }
 
-TEST_CASE("one launch replaces products and scores, if only the causal mask hides keys") {
+namespace {
+
+// Masks of [.., queries, keys]: keys that a sample's padding hides, all of them for the last one;
+// one for each head; and one for all.
+std::vector<Tensor> hiding(PublicRandom& random, const Sizes& s) {
+  const auto mask = [&](const Shape& shape) {
+    std::vector<std::int64_t> hidden(static_cast<std::size_t>(shape.numel()));
+    for (std::int64_t& value : hidden) value = random.uniform() < 0.3;
+    return Tensor::from(hidden, shape);
+  };
+  const Tensor padding = mask({s.samples, 1, 1, s.keys});
+  copy_into(full({}, 1, Dtype::i64), padding.select(0, s.samples - 1));
+  return {padding, mask({s.samples, s.heads, s.queries, s.keys}), mask({s.queries, s.keys})};
+}
+
+}  // namespace
+
+TEST_CASE("keys that masks hide are hidden in one kernel, and a query that sees none has 0") {
+  PublicRandom random(6);
+  // The fake library has a kernel for 40 features in the forward pass only, and none for 24.
+  const Sizes all[] = {{3, 9, 9, 2, 8, 8},
+                       {2, 5, 13, 1, 16, 8},
+                       {4, 33, 33, 3, 64, 64},
+                       {2, 7, 7, 2, 40, 40},
+                       {3, 6, 6, 2, 24, 8}};
+  for_each_gpu([&](Device device) {
+    for (const Sizes& s : all) {
+      const std::vector<Tensor> masks = hiding(random, s);
+      for (const std::vector<std::size_t>& used :
+           std::vector<std::vector<std::size_t>>{{0}, {1}, {2}, {0, 2}, {0, 1, 2}}) {
+        for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+          for (const bool causal : {false, true}) {
+            INFO(name(dtype) << (causal ? ", causal" : "") << ", keys " << s.keys << ", "
+                             << used.size() << " masks from " << used[0]);
+            const std::vector<Tensor> x = operands(random, s, dtype);
+            const Tensor weights =
+                normal_values(random, {s.samples, s.heads, s.queries, s.values}, dtype);
+            const Attend split = [&](const Var& q, const Var& k, const Var& v) {
+              std::vector<Var> on_tape;
+              for (const std::size_t m : used)
+                on_tape.push_back(m < 2 ? q.tape().input(masks[m]) : q.tape().constant(masks[m]));
+              return attention(heads_of(q, s.heads), heads_of(k, s.heads), heads_of(v, s.heads),
+                               on_tape, {.causal = causal, .scale = 0.3});
+            };
+            const std::vector<Tensor> expected = run(split, x, weights, Dtype::f64, cpu),
+                                      got = run(split, x, weights, dtype, device);
+            for (std::size_t i = 0; i < got.size(); ++i)
+              CHECK(relative_error(got[i], expected[i]) < allowed(dtype));
+            if (used[0] > 0) continue;
+            for (const Tensor& of : got) {
+              for (const double value : of.slice(0, s.samples - 1, s.samples).to_vector<double>())
+                CHECK(value == 0);
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("masks with any number of leading axes") {
+  PublicRandom random(7);
+  const std::vector<std::vector<Shape>> all{{{3, 5, 8}, {3, 1, 5}},
+                                            {{3, 5, 8}, {5, 5}},
+                                            {{3, 2, 2, 5, 8}, {3, 1, 2, 1, 5}},
+                                            {{3, 2, 2, 5, 8}, {5, 5}},
+                                            {{3, 2, 5, 8}, {3, 2, 5, 5}}};
+  for_each_gpu([&](Device device) {
+    for (const std::vector<Shape>& shapes : all) {
+      CAPTURE(shapes[0].rank(), shapes[1].rank());
+      std::vector<std::int64_t> hidden;
+      for (std::int64_t k = 0; k < shapes[1].numel(); ++k) hidden.push_back(k % 3 == 1);
+      const Tensor mask = Tensor::from(hidden, shapes[1]);
+      const Attend masked = [&](const Var& q, const Var& k, const Var& v) {
+        Tape& tape = q.tape();
+        return attention(q, k, v, {shapes[1][0] == 3 ? tape.input(mask) : tape.constant(mask)});
+      };
+      std::vector<Tensor> x;
+      for (int i = 0; i < 3; ++i) x.push_back(normal_values(random, shapes[0], Dtype::f16));
+      const Tensor weights = normal_values(random, shapes[0], Dtype::f16);
+      const std::vector<Tensor> expected = run(masked, x, weights, Dtype::f64, cpu),
+                                got = run(masked, x, weights, Dtype::f16, device);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(relative_error(got[i], expected[i]) < allowed(Dtype::f16));
+    }
+  });
+}
+
+TEST_CASE("one launch replaces products and scores, and few more hide keys") {
   PublicRandom random(3);
   const Shape shape{2, 2, 6, 8};
   for_each_gpu([&](Device device) {
-    const auto of = [&](Dtype dtype, const AttentionOptions& options, bool masked) {
+    const auto of = [&](Dtype dtype, const AttentionOptions& options,
+                        std::optional<Dtype> masked = {}) {
       Tape tape({.training = options.dropout > 0, .seed = 3});
       const auto input = [&] { return tape.input(normal_values(random, shape, dtype).to(device)); };
       const Var q = input(), k = input(), v = input();
       std::vector<Var> masks;
-      if (masked) masks.push_back(tape.constant(zeros({6, 6}, Dtype::i64, device)));
+      if (masked) masks.push_back(tape.constant(zeros({6, 6}, *masked, device)));
       return launches([&] { attention(q, k, v, masks, options); });
     };
-    const auto fused = of(Dtype::bf16, {}, false);
+    const auto fused = of(Dtype::bf16, {});
     if (!fused) return;
     CHECK(*fused == 1);
-    CHECK(of(Dtype::f16, {.causal = true}, false) == 1);
-    CHECK(*of(Dtype::f32, {}, false) > 1);
-    CHECK(*of(Dtype::bf16, {}, true) > 1);
-    CHECK(*of(Dtype::bf16, {.dropout = 0.5}, false) > 1);
-    CHECK(*of(Dtype::bf16, {.causal = true, .always_visible = 1}, false) > 1);
+    CHECK(of(Dtype::f16, {.causal = true}) == 1);
+    CHECK(*of(Dtype::f32, {}) > 1);
+    // The bias (a number for hidden keys, one for others, a choice), attention, and zeros for
+    // queries that see no key.
+    CHECK(*of(Dtype::bf16, {}, Dtype::i64) <= 8);
+    CHECK(*of(Dtype::bf16, {}, Dtype::bf16) > 1);
+    CHECK(*of(Dtype::bf16, {.dropout = 0.5}) > 1);
+    CHECK(*of(Dtype::bf16, {.causal = true, .always_visible = 1}) > 1);
   });
 }
 

@@ -129,7 +129,7 @@ TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution", "[
 struct Sizes {
   const char* name;
   std::int64_t samples, heads, queries, keys, features, values;
-  bool causal;
+  bool causal, padded = false;
 };
 
 // [samples, heads, positions, features] with the heads inside of positions; `joined` such tensors
@@ -157,6 +157,10 @@ AttentionProblem attention_of(const Sizes& s, Dtype dtype, bool backward) {
                                  .causal = s.causal},
                      .grad = {},
                      .backward = backward};
+  if (s.padded) {
+    p.forward.bias = view_of(Dtype::f32, {s.samples, 1, 1, s.keys});
+    p.forward.bias.data = p.forward.bias.size;  // described, not read
+  }
   p.grad = {.dy = heads(s.queries, s.values, 1),
             .dq = heads(s.queries, s.features, 1),
             .dk = heads(s.keys, s.features, 1),
@@ -171,7 +175,10 @@ constexpr std::array attentions{Sizes{"GPT-2 small", 8, 12, 512, 512, 64, 64, tr
                                 Sizes{"odd lengths", 3, 2, 17, 33, 32, 32, false},
                                 Sizes{"odd lengths, causal", 3, 2, 33, 33, 16, 16, true},
                                 Sizes{"other values", 4, 4, 64, 64, 64, 128, false},
-                                Sizes{"one head", 96, 1, 128, 128, 64, 64, true}};
+                                Sizes{"one head", 96, 1, 128, 128, 64, 64, true},
+                                Sizes{"padded texts", 32, 12, 128, 128, 64, 64, false, true},
+                                Sizes{"odd padded texts", 3, 2, 17, 33, 32, 32, false, true},
+                                Sizes{"padded texts, causal", 8, 12, 512, 512, 64, 64, true, true}};
 
 TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
   const Call call("attention", device);
