@@ -4,6 +4,7 @@
 #include <sotto/core/error.h>
 #include <sotto/nn/data/images/scattering.h>
 #include <sotto/nn/layers.h>
+#include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 
 namespace sotto::images {
@@ -50,7 +51,7 @@ class OnStandardized final : public nn::Module {
 }  // namespace
 
 std::vector<std::string> network_names() {
-  return {"scattering", "cnn", "resnet18", "resnet20", "wrn-16-4", "vit-tiny"};
+  return {"scattering", "cnn", "resnet18", "resnet20", "resnet50", "wrn-16-4", "vit-tiny"};
 }
 
 void check_network(const NetworkOptions& options) {
@@ -75,6 +76,10 @@ std::unique_ptr<nn::Module> make_network(const NetworkOptions& options) {
   if (options.model == "cnn") return models::cifar_network(pictures, models::CifarActivation::tanh);
   if (options.model == "resnet18") return models::resnet18(pictures);
   if (options.model == "resnet20") return models::resnet20(pictures);
+  if (options.model == "resnet50") {
+    return std::make_unique<models::ResNet>(
+        models::ResNetOptions{.classes = options.classes, .channels = pictures.channels});
+  }
   if (options.model == "wrn-16-4")
     return std::make_unique<OnStandardized>(pictures.channels, models::wide_resnet(pictures));
   if (options.model == "vit-tiny") {

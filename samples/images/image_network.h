@@ -19,9 +19,9 @@ struct NetworkOptions {
 };
 
 // "scattering": a linear layer on features that are not learned (Tramer and Boneh 2021). "cnn":
-// convolutions with tanh (Papernot et al. 2021). "resnet18", "resnet20" and "wrn-16-4": residual
-// networks with group normalisation, the third with standardised weights and pictures (De et al.
-// 2022). "vit-tiny": a transformer over patches of 4 x 4 pixels.
+// convolutions with tanh (Papernot et al. 2021). "resnet18", "resnet20", "resnet50" and "wrn-16-4":
+// residual networks with group normalisation, the last with standardised weights and pictures (De
+// et al. 2022). "vit-tiny": a transformer over patches of 4 x 4 pixels.
 std::vector<std::string> network_names();
 
 // Throws std::invalid_argument for a side that the network cannot have, and for numbers out of

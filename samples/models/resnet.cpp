@@ -39,8 +39,6 @@ void Bottleneck::visit(const nn::Visitor& visitor) {
 
 namespace {
 
-constexpr std::int64_t colours = 3;
-
 std::int64_t width_of(const ResNetOptions& options, std::size_t stage) {
   return options.width << stage;
 }
@@ -62,8 +60,8 @@ nn::Sequential blocks_of(const ResNetOptions& options) {
 }  // namespace
 
 ResNet::ResNet(const ResNetOptions& options)
-    : stem_(colours, options.width, options.large_images ? 7 : 3, options.large_images ? 2 : 1,
-            options.groups),
+    : stem_(options.channels, options.width, options.large_images ? 7 : 3,
+            options.large_images ? 2 : 1, options.groups),
       blocks_(blocks_of(options)),
       classifier_(Bottleneck::expansion * width_of(options, options.blocks.size() - 1),
                   options.classes) {

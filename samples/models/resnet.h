@@ -45,13 +45,14 @@ struct ResNetOptions {
   std::int64_t width = 64;   // of the first stage
   std::int64_t groups = 32;  // of every normalisation
   std::int64_t classes = 10;
+  std::int64_t channels = 3;  // of the images
   // For images of about 224x224 pixels: the stem is a 7x7 convolution with stride 2 and 3x3 max
   // pooling with stride 2 (He et al. 2016). Otherwise for 32x32: one 3x3 convolution with stride 1,
   // as is usual for CIFAR-10.
   bool large_images = false;
 };
 
-// Classifies [n, 3, h, w]; returns logits [n, classes]. ResNet-50 has 23,520,842 parameters.
+// Classifies [n, channels, h, w]; returns logits [n, classes]. ResNet-50 has 23,520,842 parameters.
 class ResNet final : public nn::Module {
  public:
   // Throws std::invalid_argument unless `groups` divides `width`.

@@ -191,7 +191,7 @@ class Training(InFolder):
                          "--noise-multiplier", "2", "--batch-size", batch)
 
     def test_every_network_makes_private_steps(self):
-        for network in ("cnn", "resnet18", "resnet20", "wrn-16-4", "vit-tiny"):
+        for network in ("cnn", "resnet18", "resnet20", "resnet50", "wrn-16-4", "vit-tiny"):
             for grey in ([], ["--grey"]):
                 out = self.train("--model", network, "--size", str(SIDE), "--train-size", "20",
                                  "--test-size", "5", "--noise-multiplier", "2", "--batch-size", "2",
