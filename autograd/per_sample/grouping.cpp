@@ -14,9 +14,9 @@ namespace {
 // The rows of the units, one unit after the other, each padded to `width` rows: a padding row has
 // id -1, consists of zeros and adds nothing.
 struct UnitRows {
-  Tensor ids;      // [units * width]
-  Tensor weights;  // [units * width], of each row in its unit
-  Tensor roots;    // [units], square roots of the numbers of rows
+  Tensor ids;      // [units * width]; undefined: all rows of the batch, as they are
+  Tensor weights;  // [units * width], of each row in its unit; undefined: 1
+  Tensor roots;    // [units], square roots of the numbers of rows; undefined: all sqrt(width)
   std::int64_t width;
 };
 
@@ -48,27 +48,44 @@ UnitRows unit_rows(const Grouping& grouping) {
           Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(width)};
 }
 
+// unit_rows() of a grouping with this number of rows_each(). Nothing is brought from the host.
+UnitRows rows_in_order(const Grouping& grouping, std::int64_t each, Device device) {
+  UnitRows y{.ids = {}, .weights = {}, .roots = {}, .width = each};
+  if (!grouping.mean) return y;
+  y.weights = full({grouping.units * each}, 1 / static_cast<double>(each), Dtype::f64, device);
+  return y;
+}
+
 // The rounding bounds of units, from those of their rows: the error bound of a sum over R rows is
 // sqrt(R) times the sum of theirs. A unit of one row has that row's bounds.
 NormEstimate unit_bounds(const NormEstimate& rows, const UnitRows& unit_rows, std::int64_t units) {
   const auto summed = [&](const Tensor& x) {
-    const Tensor selected = mul(gather(x, unit_rows.ids, 0), unit_rows.weights);
-    return sum(reshape(selected, {units, unit_rows.width}), {1});
+    const Tensor selected = unit_rows.ids.defined() ? gather(x, unit_rows.ids, 0) : x;
+    const Tensor weighted =
+        unit_rows.weights.defined() ? mul(selected, unit_rows.weights) : selected;
+    return sum(reshape(weighted, {units, unit_rows.width}), {1});
   };
   NormEstimate y;
-  y.error_bounds = mul(summed(rows.error_bounds), unit_rows.roots);
+  const Tensor errors = summed(rows.error_bounds);
+  y.error_bounds = unit_rows.roots.defined()
+                       ? mul(errors, unit_rows.roots)
+                       : scale(errors, std::sqrt(static_cast<double>(unit_rows.width)));
   y.term_norms = summed(rows.term_norms);
   return y;
 }
 
 }  // namespace
 
-bool Grouping::first_rows() const {
+std::int64_t Grouping::rows_each() const {
   const auto rows = static_cast<std::int64_t>(unit_of_row.size());
+  const std::int64_t each = units > 0 ? std::count(unit_of_row.begin(), unit_of_row.end(), 0) : 1;
+  const bool padded = units > 0 && width != 0 && width != each;
+  if (units * each > rows || padded) return 0;
   for (std::int64_t row = 0; row < rows; ++row) {
-    if (unit_of_row[static_cast<std::size_t>(row)] != (row < units ? row : -1)) return false;
+    const std::int64_t unit = row < units * each ? row / each : -1;
+    if (unit_of_row[static_cast<std::size_t>(row)] != unit) return 0;
   }
-  return rows >= units;
+  return each;
 }
 
 namespace detail {
@@ -94,25 +111,33 @@ PerSampleGrad join_rows(const PerSampleGrad& rows, std::int64_t units, std::int6
       reshape(sum_f32(reshape(gradients, {units, width, shape.numel()}), {1}), grouped));
 }
 
+PerSampleGrad join_units(const PerSampleGrad& rows, const UnitRows& unit_rows,
+                         const Grouping& grouping) {
+  const auto* images = rows.form_data().as<Patches>();
+  if (images || rows.inherited().error_bounds.defined()) {
+    const PerSampleGrad plain = images && images->window.groups == 1
+                                    ? PerSampleGrad(images->unfolded(0), rows.shape())
+                                    : PerSampleGrad::materialized(rows.materialize());
+    const PerSampleGrad y = join_units(plain, unit_rows, grouping);
+    return {y.form_data(), y.shape(),
+            unit_bounds(rounding_bounds(rows, true), unit_rows, grouping.units)};
+  }
+  const Form& form = rows.form_data();
+  const Form selected = unit_rows.ids.defined() ? form.select(unit_rows.ids) : form;
+  return join_rows({grouping.mean ? selected.scale(unit_rows.weights) : selected, rows.shape()},
+                   grouping.units, unit_rows.width);
+}
+
 }  // namespace
 
 PerSampleGrad group(const PerSampleGrad& rows, const Grouping& grouping) {
   check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == rows.samples(),
         "PerSampleGrad::group: {} rows in the grouping, {} in the batch",
         grouping.unit_of_row.size(), rows.samples());
-  const UnitRows unit_rows = sotto::unit_rows(grouping);
-  const auto* images = rows.form_data().as<Patches>();
-  if (images || rows.inherited().error_bounds.defined()) {
-    const PerSampleGrad plain = images && images->window.groups == 1
-                                    ? PerSampleGrad(images->unfolded(0), rows.shape())
-                                    : PerSampleGrad::materialized(rows.materialize());
-    const PerSampleGrad y = group(plain, grouping);
-    return {y.form_data(), y.shape(),
-            unit_bounds(rounding_bounds(rows, true), unit_rows, grouping.units)};
-  }
-  const Form selected = rows.form_data().select(unit_rows.ids);
-  return join_rows({grouping.mean ? selected.scale(unit_rows.weights) : selected, rows.shape()},
-                   grouping.units, unit_rows.width);
+  const std::int64_t each = grouping.rows_each();
+  if (each == 0) return join_units(rows, unit_rows(grouping), grouping);
+  return join_units(rows.slice(0, grouping.units * each),
+                    rows_in_order(grouping, each, rows.device()), grouping);
 }
 
 }  // namespace detail

@@ -18,9 +18,9 @@ struct Grouping {
   // Each unit's rows are padded to this number; 0: that of the largest unit. The last bits of a
   // unit's gradient depend on it, so that private batches hold units of one padded size.
   std::int64_t width = 0;
-  // True if unit k consists of row k alone, for all units, and the rows after these belong to no
-  // unit.
-  bool first_rows() const;
+  // The number K of rows of each unit if unit k consists of the rows kK .. kK + K - 1, padded to no
+  // more, and the rows after the last unit's belong to none; otherwise 0. 1 without units.
+  std::int64_t rows_each() const;
 };
 
 namespace detail {

@@ -30,14 +30,30 @@ CapturedClip::CapturedClip(const std::vector<ClipGroup>& groups, const Options& 
     gradients_.emplace_back(parameter, captured_uses(uses));
 }
 
-bool CapturedClip::applies_to(const ParameterUses& gradients, const Options& options) const {
+bool CapturedClip::applies(const Options& options) const {
   return options.per_sample_grad_budget == options_.per_sample_grad_budget &&
-         options.spacings == options_.spacings &&
-         std::equal(gradients.begin(), gradients.end(), gradients_.begin(), gradients_.end(),
+         options.spacings == options_.spacings && options.rows_of_unit == options_.rows_of_unit &&
+         options.mean == options_.mean;
+}
+
+bool CapturedClip::clips(const ParameterUses& gradients) const {
+  return std::equal(gradients.begin(), gradients.end(), gradients_.begin(), gradients_.end(),
                     [](const auto& given, const auto& known) {
                       return given.first == known.first &&
                              captured_uses(given.second) == known.second;
                     });
+}
+
+std::vector<PerSampleGrad> CapturedClip::of_units(
+    const std::vector<std::shared_ptr<const PerSampleGrad>>& captured) const {
+  std::vector<PerSampleGrad> uses;
+  for (const auto& use : captured) uses.push_back(*use);
+  if (options_.rows_of_unit == 1) return uses;
+  const std::int64_t rows = uses[0].samples(), units = units_of(rows);
+  Grouping all{.unit_of_row = {}, .units = units, .mean = options_.mean};
+  for (std::int64_t row = 0; row < rows; ++row)
+    all.unit_of_row.push_back(row / options_.rows_of_unit);
+  return grouped(std::move(uses), &all, units);
 }
 
 // Clips group by group, as OnePassSink does; gradients are materialized in the order of their
@@ -47,10 +63,8 @@ void CapturedClip::clip(GpuClip& on_gpu) const {
   std::vector<ParameterUses> groups(groups_.size());
   std::size_t budget = options_.per_sample_grad_budget;
   for (const auto& [parameter, captured] : gradients_) {
-    std::vector<PerSampleGrad> uses;
-    for (const auto& use : captured) uses.push_back(*use);
     groups[group_of(groups_, *parameter)].emplace_back(
-        parameter, materialize_if_cheaper(std::move(uses), options_.norm_method, budget));
+        parameter, materialize_if_cheaper(of_units(captured), options_.norm_method, budget));
   }
   for (std::size_t group = 0; group < groups.size(); ++group) on_gpu.clip(group, groups[group]);
   on_gpu.check_sums();
@@ -58,13 +72,13 @@ void CapturedClip::clip(GpuClip& on_gpu) const {
 
 void CapturedClip::capture(double loss_scale, const Tensor& losses) {
   const std::int64_t rows = gradients_[0].second[0]->samples();
-  // Every row is a term of its own: the units of a block differ from step to step, a graph's do
+  // Every unit is a term of its own: the units of a block differ from step to step, a graph's do
   // not.
-  const GpuClip::Options options{options_.rule, options_.norm_method, rows, rows,
+  const GpuClip::Options options{options_.rule, options_.norm_method, units_of(rows), rows,
                                  options_.spacings};
   try {
     GpuClip expected(groups_, options, device_);
-    expected.write_settings(loss_scale, losses.numel());
+    expected.write_settings(loss_scale, units_of(losses.numel()));
     expected.add_losses(losses);
     clip(expected);
     expected.read();
@@ -82,7 +96,7 @@ void CapturedClip::capture(double loss_scale, const Tensor& losses) {
 }
 
 const GpuClip& CapturedClip::replay(double loss_scale, const Tensor& losses) {
-  gpu_clip_->write_settings(loss_scale, losses.numel());
+  gpu_clip_->write_settings(loss_scale, units_of(losses.numel()));
   gpu_clip_->add_losses(losses);
   graph_->replay(0);
   gpu_clip_->read();

@@ -22,6 +22,8 @@ class CapturedClip {
     NormMethod norm_method = NormMethod::automatic;
     std::size_t per_sample_grad_budget = 0;  // bytes, as in ClipOptions
     std::vector<double> spacings{};          // as in GpuClip::Options
+    std::int64_t rows_of_unit = 1;           // Grouping::rows_each()
+    bool mean = false;                       // as in Grouping
   };
   // True if all uses live in a CUDA graph's memory (PerSampleGrad::captured).
   static bool made_of(const std::vector<PerSampleGrad>& uses);
@@ -31,19 +33,25 @@ class CapturedClip {
   CapturedClip(const std::vector<ClipGroup>& groups, const Options& options,
                const ParameterUses& gradients);
 
-  // True if the graph applies: same parameters, same device buffers, same per-sample-gradient
-  // budget, same spacings.
-  bool applies_to(const ParameterUses& gradients, const Options& options) const;
+  // True if the graph clips these gradients: same parameters, same device buffers.
+  bool clips(const ParameterUses& gradients) const;
+  // True if it does so with these options, of the same clipper: same per-sample-gradient budget,
+  // same spacings, same units.
+  bool applies(const Options& options) const;
   // Captures the graph, replays it once, and compares the results with those of the same work run
   // without a graph. A failure or a difference is described by reason(), not thrown.
   void capture(double loss_scale, const Tensor& losses);
   // The reason why the graph cannot be replayed; empty if it can.
   const std::string& reason() const { return reason_; }
-  // Clips the batch with these losses and reads the results, which are valid until the next replay.
-  // The number of valid units is the number of losses.
+  // Clips the batch with these losses, those of all rows of its units, and reads the results, which
+  // are valid until the next replay.
   const GpuClip& replay(double loss_scale, const Tensor& losses);
 
  private:
+  std::int64_t units_of(std::int64_t rows) const { return rows / options_.rows_of_unit; }
+  // A parameter's gradients, with one summand for each unit of the captured batch.
+  std::vector<PerSampleGrad> of_units(
+      const std::vector<std::shared_ptr<const PerSampleGrad>>& captured) const;
   void clip(GpuClip& on_gpu) const;
 
   const std::vector<ClipGroup>& groups_;

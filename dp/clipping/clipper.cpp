@@ -75,7 +75,7 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
       options_(options),
       passes_(passes),
       accumulator_(groups_, options.sum_size),
-      graph_(std::make_unique<ClipGraph>()) {
+      graphs_(std::make_unique<ClipGraphs>()) {
   check_groups(groups_);
   check(options.sum_size.batch >= 1 && options.sum_size.block >= 1,
         "Clipper: batches of at most {} units and blocks of {}", options.sum_size.batch,
@@ -116,17 +116,17 @@ void Clipper::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) 
   check_between_batches("a new number of passes");
   passes_ = passes;
   options_.per_sample_grad_budget = per_sample_grad_budget;
-  graph_->captured = nullptr;  // frees memory
+  graphs_->captured.clear();  // frees memory
 }
 
 void Clipper::set_max_physical_batch(std::int64_t units) {
   check_between_batches("a new maximum physical batch");
   check(units >= 0, "Clipper: physical batches of at most {} units", units);
   max_units_ = units;
-  graph_->captured = nullptr;
+  graphs_->captured.clear();
 }
 
-const std::string& Clipper::capture_failure_reason() const { return graph_->failure_reason; }
+const std::string& Clipper::capture_failure_reason() const { return graphs_->failure_reason; }
 
 void Clipper::discard() {
   accumulator_.clear();
@@ -248,7 +248,7 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
         "Clipper: a grouping of {} rows for {} losses", grouping ? grouping->unit_of_row.size() : 0,
         losses.numel());
   UnitWeights weights = unit_weights(tape, units, grouping);
-  if (grouping && grouping->first_rows()) {
+  if (grouping && grouping->rows_each() == 1) {
     grouping = nullptr;
     losses = losses.slice(0, 0, units);
   }
@@ -259,7 +259,7 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   // Each unit of several rows is a term of its own, since units of other sizes are in other
   // physical batches (docs/appendix/proofs-rounding.md, "Units of several rows").
   if (grouping) batch.ends = {};
-  graph_->failure_reason = grouping ? "units of several rows" : "no captured loss";
+  graphs_->failure_reason = "no captured loss";
   if (passes_ == ClipPasses::one) {
     if (on_gpu) {
       one_pass_on_gpu(tape, loss, losses, grouping, batch);
@@ -284,11 +284,7 @@ void Clipper::one_pass_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
                               const Grouping* grouping, const ClipBatch& batch) {
   GpuGroupClipper gpu(batch, losses, grouping, accumulator_);
   OnePassSink sink(batch, grouping, gpu);
-  if (grouping) {
-    tape.backward(loss, sink, loss_scale_);
-    return sink.finish();
-  }
-  ReplaySink replay(batch, losses, *graph_, sink);
+  ReplaySink replay(batch, losses, grouping, *graphs_, sink);
   tape.backward(loss, replay, loss_scale_);
   const ReplaySink::Outcome outcome = replay.replay(accumulator_);
   if (outcome == ReplaySink::Outcome::added) return;
@@ -328,7 +324,7 @@ void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
 // Returns false if the host has to clip; the tape is then still complete.
 bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
                                 const Grouping* grouping, const ClipBatch& batch) {
-  graph_->failure_reason = "two passes";
+  graphs_->failure_reason = "two passes";
   GpuGroupClipper gpu(batch, losses, grouping, accumulator_);
   backward_twice(tape, loss, grouping, batch, gpu, Tape::Keep::graph);
   if (!gpu.finish_all()) return false;

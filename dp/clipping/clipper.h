@@ -26,7 +26,7 @@ namespace sotto::inline dp {
 struct ClipBatch;
 struct SharedBatch;
 struct UnitWeights;
-struct ClipGraph;
+struct ClipGraphs;
 class GroupClipper;
 
 // Clips and sums per-sample gradients. Engine makes one for you; use it directly to write another
@@ -150,7 +150,7 @@ class Clipper {
   double loss_scale_ = 1;
   std::int64_t max_units_ = 0;
   State state_ = State::adding;
-  std::unique_ptr<ClipGraph> graph_;
+  std::unique_ptr<ClipGraphs> graphs_;
   std::shared_ptr<const nn::Shards> next_;  // of the next batch that is divided among ranks
   std::unique_ptr<SharedBatch> shared_;     // of the batch
 };

@@ -2,7 +2,7 @@
 // a CUDA graph clips them all, unless other gradients arrived, too.
 #pragma once
 
-#include <memory>
+#include <map>
 #include <string>
 
 #include "autograd/sink.h"
@@ -12,17 +12,20 @@
 
 namespace sotto::inline dp {
 
-// The captured clipping that a clipper keeps and replays for each physical batch.
-struct ClipGraph {
-  std::unique_ptr<CapturedClip> captured;
+// The captured clippings of one captured loss that a clipper keeps and replays for its physical
+// batches, by the number of rows of a unit.
+struct ClipGraphs {
+  std::map<std::int64_t, CapturedClip> captured;
   std::string failure_reason = "no captured loss";  // of the last physical batch; empty: replayed
 };
 
 class ReplaySink final : public GradSink {
  public:
-  // Gradients that are not captured go to `rest`. All arguments must outlive this object.
-  ReplaySink(const ClipBatch& batch, const Tensor& losses, ClipGraph& graph, OnePassSink& rest)
-      : batch_(batch), losses_(losses), graph_(graph), rest_(rest) {}
+  // Gradients that are not captured go to `rest`. `grouping` is null for units of one row each. All
+  // arguments must outlive this object.
+  ReplaySink(const ClipBatch& batch, const Tensor& losses, const Grouping* grouping,
+             ClipGraphs& graphs, OnePassSink& rest)
+      : batch_(batch), losses_(losses), grouping_(grouping), graphs_(graphs), rest_(rest) {}
   bool bounds_influence() const override { return true; }
   bool keeps() const override { return true; }
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
@@ -35,11 +38,17 @@ class ReplaySink final : public GradSink {
   void hand_on();
 
  private:
+  // The reason why these gradients cannot be clipped by a replay, in words; empty if they can.
+  std::string obstacle() const;
+  std::int64_t rows_of_unit() const { return grouping_ ? grouping_->rows_each() : 1; }
+  std::int64_t captured_rows() const { return gradients_[0].second[0].captured()->samples(); }
+
   const ClipBatch& batch_;
   const Tensor& losses_;
-  ClipGraph& graph_;
+  const Grouping* grouping_;
+  ClipGraphs& graphs_;
   OnePassSink& rest_;
-  ParameterUses gradients_;
+  ParameterUses gradients_;  // of rows, also where units have several
 };
 
 }  // namespace sotto::inline dp

@@ -1,66 +1,10 @@
 // The arithmetic of per-sample gradients against materialized gradients and loops.
 #include "core/allocator/allocator.h"
 #include "kernels/tf32.h"
-#include "tests/fake_gpu/host_executor.h"
-#include "tests/support/per_sample_cases.h"
+#include "tests/support/per_sample_uses.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
-
-namespace {
-
-constexpr int cases = 60;
-constexpr NormMethod norm_methods[] = {NormMethod::automatic, NormMethod::ghost,
-                                       NormMethod::materialize};
-
-// The materialized gradients as [n][element].
-std::vector<std::vector<double>> rows_of(const PerSampleGrad& f) {
-  const std::vector<double> flat = values(f.materialize());
-  const auto width = static_cast<std::size_t>(f.shape().numel());
-  std::vector<std::vector<double>> rows;
-  for (std::int64_t n = 0; n < f.samples(); ++n) {
-    const auto first = flat.begin() + n * static_cast<std::ptrdiff_t>(width);
-    rows.emplace_back(first, first + static_cast<std::ptrdiff_t>(width));
-  }
-  return rows;
-}
-
-std::vector<double> products(const std::vector<std::vector<double>>& f,
-                             const std::vector<std::vector<double>>& g) {
-  std::vector<double> y;
-  for (std::size_t n = 0; n < f.size(); ++n) {
-    double sum = 0;
-    for (std::size_t k = 0; k < f[n].size(); ++k) sum += f[n][k] * g[n][k];
-    y.push_back(sum);
-  }
-  return y;
-}
-
-std::vector<double> weighted(const std::vector<std::vector<double>>& rows,
-                             const std::vector<double>& w, std::int64_t width) {
-  std::vector<double> y(static_cast<std::size_t>(width), 0.0);
-  for (std::size_t n = 0; n < rows.size(); ++n) {
-    for (std::size_t k = 0; k < y.size(); ++k) y[k] += w[n] == 0 ? 0 : w[n] * rows[n][k];
-  }
-  return y;
-}
-
-// Calls f for uses of every form, in random sizes.
-template <class F>
-void for_each_use(F&& f) {
-  for_each_engine([&](Backend&) {
-    PublicRandom random(31);
-    for (int i = 0; i < cases; ++i) {
-      const auto [u, v] = random_pair(random);
-      for (const PerSampleGrad& use : {u, v}) {
-        INFO(use.form() << ", " << use.samples() << " samples of " << to_string(use.shape()));
-        f(use, random);
-      }
-    }
-  });
-}
-
-}  // namespace
 
 TEST_CASE("materialized gradients are the sums that the forms define") {
   PublicRandom random(3);
@@ -93,7 +37,7 @@ TEST_CASE("materialized gradients are the sums that the forms define") {
 TEST_CASE("inner products by every method are those of materialized gradients") {
   for_each_engine([&](Backend&) {
     PublicRandom random(32);
-    for (int i = 0; i < 4 * cases; ++i) {
+    for (int i = 0; i < 4 * per_sample_cases; ++i) {
       const auto [f, g] = random_pair(random);
       INFO(f.form() << " and " << g.form() << ", " << f.samples() << " samples of "
                     << to_string(f.shape()));
@@ -192,50 +136,6 @@ TEST_CASE("a sample of weight zero adds exactly zero, whatever its values") {
       }
     }
   }
-}
-
-TEST_CASE("a privacy unit's gradient is the sum or the mean of its rows") {
-  for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
-    Grouping grouping{.unit_of_row = {}, .units = draw(random, 1, 4), .mean = one_in(random, 2)};
-    for (std::int64_t n = 0; n < f.samples(); ++n)
-      grouping.unit_of_row.push_back(draw(random, -1, grouping.units - 1));
-    const auto rows = rows_of(f);
-    std::vector<std::vector<double>> units(
-        static_cast<std::size_t>(grouping.units),
-        std::vector<double>(static_cast<std::size_t>(f.shape().numel()), 0.0));
-    std::vector<double> count(units.size(), 0.0);
-    for (std::size_t n = 0; n < rows.size(); ++n) {
-      if (grouping.unit_of_row[n] < 0) continue;
-      const auto unit = static_cast<std::size_t>(grouping.unit_of_row[n]);
-      ++count[unit];
-      for (std::size_t k = 0; k < rows[n].size(); ++k) units[unit][k] += rows[n][k];
-    }
-    std::vector<double> flat, weights;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      for (double& value : units[u])
-        flat.push_back(value /= grouping.mean && count[u] > 0 ? count[u] : 1);
-      weights.push_back(one_in(random, 3) ? 0 : random.uniform());
-    }
-    const PerSampleGrad grouped = f.group(grouping);
-    REQUIRE(grouped.samples() == grouping.units);
-    CHECK(grouped.shape() == f.shape());
-    check_close(grouped.materialize(), flat);
-    check_close(grouped.sum(Tensor::from(weights, {grouping.units})),
-                weighted(units, weights, f.shape().numel()));
-    for (const NormMethod norm_method : norm_methods)
-      check_close(dot(grouped, grouped, norm_method), products(units, units));
-  });
-}
-
-TEST_CASE("a grouping names every row and no unit past the last") {
-  PublicRandom random(1);
-  const PerSampleGrad f = random_dense(random, {.n = 3, .o = 2, .i = 2});
-  CHECK(throws(
-      [&] {
-        f.group({.unit_of_row = {0, 0}, .units = 1});
-      },
-      "2 rows in the grouping, 3 in the batch"));
-  CHECK(throws([&] { f.group({.unit_of_row = {0, 0, 1}, .units = 1}); }, "unit 1 of 1"));
 }
 
 TEST_CASE("factors that do not fit their shape are refused") {

@@ -3,66 +3,16 @@
 #include "dp/clipping/captured_gpu_clip.h"
 
 #include "core/allocator/allocator.h"
-#include "dp/clipping/clipper.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"
-#include "tests/support/captured_setup.h"
+#include "tests/support/captured_steps.h"
 #include "tests/support/fake_gpu_counts.h"
-#include "tests/support/kernel_cases.h"
 #include "tests/support/launched_network.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
-
-namespace {
-
-constexpr std::int64_t rows = 6;
-constexpr TapeOptions private_tape{.private_data = true};
-
-std::vector<Tensor> first_rows(const Batch& batch, std::int64_t count) {
-  return {batch.images.slice(0, 0, count), batch.targets.slice(0, 0, count)};
-}
-
-// Runs physical batches through one clipper and holds its sums, norms and clip factors.
-class Steps {
- public:
-  Steps(Device device, const ClipOptions& options, bool by_parameter)
-      : s(device, rows), clipper(groups(by_parameter), options) {}
-
-  std::vector<double> part(const std::vector<Tensor>& batch, bool capture = true) {
-    const Device device = s.model.parameters()[0]->value.device();
-    clipper.discard();
-    Tape tape(private_tape);
-    clipper.add(tape, capture ? s.captured(tape, batch) : s.plain(tape, on_device(device, batch)));
-    std::vector<double> all = flat(clipper.sums_for_tests());
-    const ClipStatistics& statistics = clipper.statistics();
-    for (const auto* of : {&statistics.norms, &statistics.factors}) {
-      for (const auto& values : *of) all.insert(all.end(), values.begin(), values.end());
-    }
-    all.push_back(statistics.loss_sum);
-    all.push_back(static_cast<double>(statistics.not_finite));
-    return all;
-  }
-
-  Setup s;
-  Clipper clipper;
-
- private:
-  std::vector<ClipGroup> groups(bool by_parameter) {
-    if (!by_parameter) return flat_group(s.model.parameters(), 0.3);
-    std::vector<ClipGroup> all;
-    for (Parameter* parameter : s.model.parameters()) all.push_back({{parameter}, 0.2});
-    return all;
-  }
-};
-
-void spoil(const Tensor& images, std::int64_t row, double value) {
-  copy_into(full({}, value), images.select(0, row));
-}
-
-}  // namespace
 
 TEST_CASE("a replayed clipping equals the immediate one, while bounds and scales change") {
   for_each_gpu([](Device device) {
@@ -201,7 +151,11 @@ TEST_CASE("a clipping that cannot be replayed says why, and is done on the host"
     };
     CHECK(reason(nullptr, true) == "no captured loss");
     const Grouping pairs{.unit_of_row = {0, 0, 1, 1, 2, 2}, .units = 3};
-    CHECK(reason(&pairs, false) == "units of several rows");
+    CHECK(reason(&pairs, false) == "");
+    const Grouping uneven{.unit_of_row = {0, 0, 0, 1, 1, 2}, .units = 3};
+    CHECK(reason(&uneven, false) == "units that differ in their numbers of rows, or are padded");
+    const Grouping four{.unit_of_row = {0, 0, 0, 0, -1, -1}, .units = 1};
+    CHECK(reason(&four, false) == "units of 4 rows in a captured batch of 6");
     CHECK(reason(nullptr, false) == "");
     steps.clipper.discard();
     steps.clipper.set_passes(ClipPasses::two, 0);
