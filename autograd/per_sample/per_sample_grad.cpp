@@ -9,6 +9,16 @@ namespace sotto {
 
 using detail::Dense, detail::OneHot, detail::Outer, detail::Patches;
 
+namespace {
+
+// Where two factors meet that an operation took from different devices, such as a batch on the host
+// for a model on a GPU: a GPU, if one of them is there.
+Device common_device(const Tensor& x, const Tensor& y) {
+  return x.device() == cpu ? y.device() : x.device();
+}
+
+}  // namespace
+
 PerSampleGrad::PerSampleGrad(detail::Form form, const Shape& shape, NormEstimate inherited)
     : form_(std::move(form)), shape_(shape), inherited_(std::move(inherited)) {}
 PerSampleGrad::PerSampleGrad(const PerSampleGrad&) = default;
@@ -22,12 +32,15 @@ PerSampleGrad PerSampleGrad::outer(const Tensor& b, const Tensor& a, const Shape
   check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
             b.size(2) * a.size(2) == shape.numel(),
         "PerSampleGrad::outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
-  return {Outer{contiguous(b), contiguous(a), squares}, shape};
+  const Device device = common_device(b, a);
+  const Tensor known = squares.defined() ? squares.to(device) : squares;
+  return {Outer{contiguous(b.to(device)), contiguous(a.to(device)), known}, shape};
 }
 
 PerSampleGrad PerSampleGrad::patches(const Tensor& dy, const Tensor& x, const Window& window,
                                      const Shape& shape) {
-  const Patches form{dy, x, window};
+  const Device device = common_device(dy, x);
+  const Patches form{dy.to(device), x.to(device), window};
   check(dy.rank() == 5 && x.rank() == 5 && dy.size(0) == x.size(0) &&
             form.weight_shape().numel() == shape.numel(),
         "PerSampleGrad::patches: output gradient {} and input {} for the shape {}", dy.shape(),
@@ -43,7 +56,9 @@ PerSampleGrad PerSampleGrad::onehot(const Tensor& ids, const Tensor& b, const Sh
         "PerSampleGrad::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(),
         shape);
   const bool repeats = b.size(1) > 1 && b.strides()[1] == 0;
-  return {OneHot{contiguous(ids), contiguous(repeats ? b.slice(1, 0, 1) : b), gaps}, shape};
+  const Device device = common_device(ids, b);
+  const Tensor vectors = contiguous((repeats ? b.slice(1, 0, 1) : b).to(device));
+  return {OneHot{contiguous(ids.to(device)), vectors, gaps}, shape};
 }
 
 PerSampleGrad PerSampleGrad::materialized(const Tensor& gradients) {

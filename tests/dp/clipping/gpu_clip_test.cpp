@@ -213,6 +213,30 @@ TEST_CASE("a GPU clips units of several rows as the CPU does") {
   });
 }
 
+TEST_CASE("a batch on the host is clipped as one on the model's GPU") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(7);
+    const Batch batch = random_batch(4, random);
+    const Tensor ids = Tensor::from(std::vector<std::int64_t>{0, 1, 2, 3, 2, 2, 4, 0}, {4, 2});
+    nn::manual_seed(5);
+    nn::Sequential pictures = small_network(),
+                   texts{nn::Embedding(5, 3), nn::LSTM(3, 4, {.batch_first = true})};
+    for (nn::Module* model : {&pictures, &texts}) {
+      model->to(device);
+      const Tensor input = model == &pictures ? batch.images : ids;
+      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+        const auto clipped = [&](const Tensor& x) {
+          Clipper clipper(flat_group(model->parameters(), 0.3), {}, passes);
+          Tape tape(private_tape);
+          clipper.add(tape, sum_per_sample((*model)(tape.input(x))));
+          return flat(clipper.sums_for_tests());
+        };
+        CHECK(clipped(input) == clipped(input.to(device)));
+      }
+    }
+  });
+}
+
 TEST_CASE("hostile samples are left out on a GPU as on the CPU, and spoil no sum") {
   for_each_gpu([](Device device) {
     PublicRandom random(5);
