@@ -117,7 +117,7 @@ class Gpu final : public PretendedStream {
     std::function<bool()> ready;  // if empty, it is
     std::function<void()> work;
   };
-  // Whether the front can be run. Its ready() may let other GPUs go on, which ask this one.
+  // True if the front can be run. Its ready() may let other GPUs go on, which ask this one.
   bool front_is_ready() {
     if (!work_.front().ready) return true;
     if (std::exchange(asking_, true)) return false;
