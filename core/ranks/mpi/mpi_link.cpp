@@ -14,6 +14,8 @@
 
 #include <fmt/core.h>
 #include <mpi.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/ranks/host_name.h"
@@ -30,7 +32,7 @@ constexpr int notice_tag = 1, first_tag = 2;
 constexpr std::uint32_t tags = 1 << 14;
 constexpr std::size_t host_bytes = 256;
 // The ranks that do not report a failure leave so much time to the one that does.
-constexpr auto report_time = std::chrono::milliseconds(500);
+constexpr auto report_time = std::chrono::seconds(1);
 // MPI_Abort may wait for what is dead.
 constexpr auto abort_time = std::chrono::seconds(2);
 constexpr auto finalize_time = std::chrono::seconds(5);
@@ -41,6 +43,15 @@ void mpi_check(const char* call, int error) {
   int length = 0;
   MPI_Error_string(error, text.data(), &length);
   throw SystemFailure(fmt::format("{}: {}", call, text.data()));
+}
+
+// MPI_Abort has the launcher drop what it has not read of this process' output.
+void await_reader_of_stderr() {
+  const auto limit = std::chrono::steady_clock::now() + report_time;
+  for (int unread = 0; ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0;) {
+    if (std::chrono::steady_clock::now() > limit) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // begin(offset, count, request) begins a message with a piece of the bytes.
@@ -188,7 +199,10 @@ class MpiLink final : public Link {
     if (reports_) fmt::print(stderr, "{}\n", failure.what());
   }
   void abandon() override {
-    if (!reports_) std::this_thread::sleep_for(report_time);
+    if (reports_)
+      await_reader_of_stderr();
+    else
+      std::this_thread::sleep_for(report_time);
     std::thread([] {
       std::this_thread::sleep_for(abort_time);
       std::_Exit(EXIT_FAILURE);
