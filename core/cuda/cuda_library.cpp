@@ -22,11 +22,20 @@ std::string library_path() {
   return asked ? asked : beside_library("libsotto_cuda.so");
 }
 
+// Without a driver CUDA's libraries, which take longer to load than small trainings, are of no use;
+// a library that the user named may do without (tests/fake_gpu).
+void check_driver() {
+  if (std::getenv("SOTTO_CUDA_LIBRARY")) return;
+  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL))
+    throw SystemFailure("no driver: libcuda.so.1 was not found");
+}
+
 CudaRuntime* make_runtime() {
   const std::string path = library_path();
   if (access(path.c_str(), R_OK) != 0) {
     throw SystemFailure("this build has no GPU part: there is no " + path);
   }
+  check_driver();
   // Never closed: tensors with static lifetime may live on a device.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw SystemFailure(fmt::format("library missing: {}", dlerror()));

@@ -1,7 +1,10 @@
 // Devices and their names, on machines with and without a GPU.
 #include "core/devices.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 
 #include "core/cuda/upload.h"
@@ -87,11 +90,20 @@ TEST_CASE("a GPU that cannot be used is refused with the reason, in one line") {
   const std::string reason = cuda_reason();
   CHECK(reason.empty() == (devices().size() > 1));
   CHECK(reason.find('\n') == std::string::npos);
+  if (std::getenv("SOTTO_CUDA_LIBRARY")) CHECK(reason.find("librar") == std::string::npos);
   if (reason.empty()) return;
   CHECK(throws([] { parse_device("cuda"); }, reason));
   CHECK(throws([] { cuda_runtime(); }, reason));
   CHECK(throws([] { Tensor::empty({2}, Dtype::f32, {DeviceKind::cuda, 0}); }, reason));
   CHECK(throws([] { Tensor::empty({2}).to({DeviceKind::cuda, 0}); }, reason));
+}
+
+TEST_CASE("without a driver CUDA's libraries are not loaded") {
+  if (std::getenv("SOTTO_CUDA_LIBRARY") || !cuda_reason().starts_with("no driver")) return;
+  std::ifstream maps("/proc/self/maps");
+  const std::string loaded{std::istreambuf_iterator<char>(maps), {}};
+  CHECK(loaded.find("libsotto.so") != std::string::npos);
+  CHECK(loaded.find("libsotto_cuda.so") == std::string::npos);
 }
 
 TEST_CASE("a name that is no device's is refused") {
