@@ -11,7 +11,8 @@ report=$build/mnist.html
 
 install_missing "$build_packages"
 echo "Building in $build"
-configure "$build" "$root" -Dbuildtype=release -Dinstruction_set=native -Dtests=disabled -Dsamples=enabled
+configure "$build" "$root" -Dbuildtype=release -Dinstruction_set=native -Dunity_build=true \
+  -Dtests=disabled -Dsamples=enabled
 ninja -C "$build" samples/mnist
 
 echo "Training"

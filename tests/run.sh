@@ -2,7 +2,8 @@
 # run.sh            installs what is missing, builds everything in release mode, runs all tests and prints
 #                   "N passed, N failed, N skipped".
 # run.sh FILTER...  builds what is needed for the tests whose names contain a FILTER, and runs these.
-# SOTTO_SHARED names a folder with more conformance cases.
+# SOTTO_SHARED names a folder with more conformance cases. SOTTO_UNITY_BUILD=true compiles many sources in one go: for
+# who builds once, and changes nothing.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -16,7 +17,8 @@ $optional_test_packages"
   install_missing "$build_packages
 $test_packages"
   # shellcheck disable=SC2046 # options
-  configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled $(cuda_options)
+  configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled \
+    -Dunity_build="${SOTTO_UNITY_BUILD:-false}" $(cuda_options)
 fi
 [ $# -eq 0 ] || exec python3 "$root/tests/scripts/run_matching.py" "$build" "$@"
 ninja -C "$build"

@@ -17,8 +17,8 @@ using namespace sotto;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr auto added = NeighboringRelation::add_or_remove_one,
-               replaced = NeighboringRelation::replace_one;
+constexpr auto added = NeighboringRelation::add_or_remove_one;
+constexpr auto replaced = NeighboringRelation::replace_one;
 const std::vector<AccountantKind> kinds = {AccountantKind::pld, AccountantKind::rdp,
                                            AccountantKind::prv};
 const std::vector<NeighboringRelation> relations = {added, replaced};

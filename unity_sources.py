@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Has many sources compiled in one go, which takes about half the time, and more for each change of one.
+
+usage: unity_sources.py FOLDER MOST SOURCE...
+       unity_sources.py --self
+
+Writes FOLDER/unity_<number>.cpp, each of which includes up to MOST of the sources, and prints for each source the
+file that includes it. A source that says another's local names, which would mean something else there, goes to
+another file.
+"""
+import collections
+import os
+import pathlib
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+# What a namespace without a name declares, at the beginning of a line as clang-format has it: the last word before
+# its arguments, its value, its body or its end.
+LOCAL = re.compile(r"(?ms)^namespace \{\n(.*?)^\}  // namespace$")
+DECLARED = re.compile(r"(?m)^(?!template)(?:\[\[\w+\]\] )?[A-Za-z_][^\n;({=]*?\b(\w+)(?:<[^\n]*>)?(?: final)?(?: :| ?[(={;\[]|$)")
+# What may be another file's: types, and functions that are called, but for members.
+SAID = re.compile(r"(?<![\w.>:])(?:[A-Z]\w*|\w+(?= ?\())")
+INCLUDED = re.compile(r'(?m)^#include "(tests/[^"]+)"')
+TEST = re.compile(r'(?m)^TEST_CASE\(\s*("[^\n]*?")')
+
+
+def local_names(text):
+    """The names that are a source's own: of what its unnamed namespaces declare, and of its tests."""
+    declared = {name for body in LOCAL.findall(text) for name in DECLARED.findall(body)}
+    return declared | set(TEST.findall(text))
+
+
+def said(text):
+    """The names that a source has of types and functions, its own or the library's, and all in headers of tests."""
+    headers = [pathlib.Path(ROOT, name).read_text(encoding="utf-8") for name in INCLUDED.findall(text)]
+    names = set(SAID.findall(re.sub("//.*", "", text)))
+    return names.union(*(re.findall(r"\w+", re.sub("//.*", "", header)) for header in headers))
+
+
+def grouped(texts, most):
+    """The sources in groups of up to `most`, none of which says another's own name; {source: text}.
+
+    A C function may stand in for a library's, in the whole program: its source is alone.
+    """
+    groups = collections.defaultdict(list)
+    for source, text in texts.items():
+        own, names = local_names(text), said(text)
+        alike = groups[source if 'extern "C"' in text else ""]
+        for sources, owned, spoken in alike:
+            if len(sources) < most and not own & (owned | spoken) and not names & owned:
+                break
+        else:
+            sources, owned, spoken = [], set(), set()
+            alike.append((sources, owned, spoken))
+        sources.append(source)
+        owned |= own
+        spoken |= names
+    return [sources for alike in groups.values() for sources, _, _ in alike]
+
+
+def written(folder, groups):
+    """{source: the file that includes it}; files that would not change are left alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for number, sources in enumerate(groups):
+        file = folder / f"unity_{number}.cpp"
+        text = "".join(f'#include "{os.path.abspath(source)}"\n' for source in sources)
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
+        files |= dict.fromkeys(sources, file)
+    return files
+
+
+def check_self():
+    text = """
+namespace {
+constexpr int largest = 3;
+template <class T>
+struct Half final : Whole<T> {
+  int inner() { return 0; }
+};
+std::vector<int> parts(
+    int count) {
+  return {};
+}
+[[noreturn]] void fail(const char* why);
+}  // namespace
+int shared() { return 0; }
+TEST_CASE("a part is small") {
+}
+"""
+    names = local_names(text)
+    assert names == {"largest", "Half", "parts", "fail", '"a part is small"'}, names
+    of = "namespace {{\nint {}();\n}}  // namespace\nint k = {}();\n".format
+    texts = {"a": of("f", "x"), "b": of("g", "y"), "c": of("f", "z"), "d": of("h", "x"), "e": of("i", "g")}
+    assert grouped(texts, 9) == [["a", "b", "d"], ["c", "e"]], grouped(texts, 9)
+    apart = texts | {"b": texts["b"] + 'extern "C" int g();'}
+    assert grouped(apart, 9) == [["a", "d", "e"], ["c"], ["b"]], grouped(apart, 9)
+    assert grouped(texts, 2) == [["a", "b"], ["c", "d"], ["e"]], grouped(texts, 2)
+
+
+def main(folder, most, *sources):
+    texts = {source: pathlib.Path(source).read_text(encoding="utf-8") for source in sources}
+    file_of = written(pathlib.Path(folder), grouped(texts, int(most)))
+    print("\n".join(str(file_of[source]) for source in sources))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self"]:
+        check_self()
+    elif len(sys.argv) < 4:
+        sys.exit(__doc__)
+    else:
+        main(*sys.argv[1:])
