@@ -107,8 +107,12 @@ bool plans(std::size_t more, std::optional<Dtype> precision) {
 
 TEST_CASE("the number of a unit's rows does not decide the precision of all") {
   constexpr std::size_t step = 1 << 16;
-  std::size_t more = step;
-  while (!plans(more, Dtype::bf16)) more += step;
+  std::size_t less = 0, more = step;  // there is no plan within the one, and one within the other
+  for (; !plans(more, Dtype::bf16); more *= 2) less = more;
+  while (more - less > step) {
+    const std::size_t middle = (less + more) / 2;
+    (plans(middle, Dtype::bf16) ? more : less) = middle;
+  }
   CHECK(!plans(more, std::nullopt));  // in f32 it does not fit, and nothing else was allowed
   CHECK(plans(4 * more, std::nullopt));
 }

@@ -186,6 +186,9 @@ TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
     const PlanTarget target(call, gpu.description());
     for (const Sizes& sizes : attentions) {
       for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+        // Each plan takes a second, and kernels of the two types differ in little else.
+        if (dtype == Dtype::f16 && &sizes != &attentions.front() && &sizes != &attentions.back())
+          continue;
         for (const bool backward : {false, true}) {
           INFO(gpu.name << ", " << name(dtype) << (backward ? ", back: " : ": ") << sizes.name);
           const auto plans = attention_plans(call, target, attention_of(sizes, dtype, backward), 1);
