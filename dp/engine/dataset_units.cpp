@@ -1,7 +1,5 @@
 #include "dp/engine/dataset_units.h"
 
-#include <algorithm>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,10 +14,8 @@ EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   check(std::ssize(*rows) == n || options.unit != LedgerHeader{}.unit,
         "Engine: {} units with {} samples, where unit says \"{}\" (say who they are)", rows->size(),
         n, options.unit);
-  // Where the numbers rise from sample to sample, unit k is sample k, as without rows_of_unit.
-  const auto& units = data.units;
-  if (std::adjacent_find(units.begin(), units.end(), std::greater_equal<>()) == units.end())
-    return options;
+  // Also where each unit has one sample: how sums are formed, and with it the sensitivity, must not
+  // say whether somebody has a second one.
   options.rows_of_unit = [rows](std::int64_t unit) {
     return (*rows)[static_cast<std::size_t>(unit)];
   };

@@ -8,10 +8,10 @@ namespace sotto::inline dp {
 
 // Returns the options for training on this data set. If the data set names units (Dataset::units),
 // rows_of_unit is set to their samples: unit k of the engine is the one with the k-th smallest
-// number. Where each sample is a unit of its own, in the order of the samples, the options are
-// returned unchanged. Throws std::invalid_argument if the options already have rows_of_unit, and if
-// a unit has several samples while options.unit is still one training example: the guarantee would
-// hold for the unit only.
+// number. So it is where no unit has several samples, because that is private: the sensitivity
+// would say it. Leave Dataset::units empty only where no unit could have had several. Throws
+// std::invalid_argument if the options already have rows_of_unit, and if a unit has several samples
+// while options.unit is still one training example: the guarantee would hold for the unit only.
 EngineOptions with_units_of(const Dataset& data, EngineOptions options);
 
 }  // namespace sotto::inline dp

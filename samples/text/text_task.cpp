@@ -203,7 +203,13 @@ samples::Data TextTask::from_files(const Settings& s) {
 
 samples::Data TextTask::load(const Settings& s) {
   const samples::Data data = data_.empty() ? made_up(s) : from_files(s);
-  return {.train = prepared(model_, data.train), .test = prepared(model_, data.test)};
+  samples::Data y{.train = prepared(model_, data.train), .test = prepared(model_, data.test)};
+  // A unit that is cut has one row, whatever its text: its number is that of the row.
+  if (model_.text_options().long_units == LongUnit::cut) {
+    y.train.units.clear();
+    y.test.units.clear();
+  }
+  return y;
 }
 
 std::string TextTask::data_text() const {

@@ -38,7 +38,8 @@ struct TextOptions {
 
 // A row for each unit, or several, in the order of the text: inputs are the symbols' numbers [n,
 // context] i64, padded with 0; the field "lengths" [n] i64 has their number before the padding,
-// targets [n] i64 are 0, and `units` count from 0. Units without text are left out. A carriage
+// targets [n] i64 are 0, and `units` count from 0; with LongUnit::cut, where no unit has several
+// rows, an engine is faster if `units` are cleared. Units without text are left out. A carriage
 // return before the end of a line, and a byte-order mark at the beginning, are not text. `name` is
 // the text's name in messages. Throws SystemFailure, with name, offset or line, and value, for
 // bytes that are not UTF-8 and characters that the vocabulary lacks; std::invalid_argument for a

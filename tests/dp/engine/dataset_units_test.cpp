@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dp/clipping/clipper.h"
 #include "dp/sampling/sampler.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_training.h"
@@ -70,11 +71,24 @@ TEST_CASE("units of several samples are not said to be one training example") {
   for (std::int64_t k = 0; k < population; ++k) data.units[static_cast<std::size_t>(k)] = 500 - k;
   const EngineOptions one_each = with_units_of(data, options);
   CHECK(one_each.rows_of_unit(0) == std::vector<std::int64_t>{population - 1});
-  // In their order: unit k is sample k, which needs no function.
-  for (std::int64_t k = 0; k < population; ++k) data.units[static_cast<std::size_t>(k)] = 7 * k - 3;
-  CHECK_FALSE(with_units_of(data, options).rows_of_unit);
-  data.units[2] = data.units[1];
-  CHECK(with_units_of(data, {.noise_multiplier = 1, .unit = "one user"}).rows_of_unit);
+}
+
+// The sensitivity that an engine states, for units of one sample each or with one unit of two.
+double stated_sensitivity(bool second_sample) {
+  Training t;
+  Dataset data = make_digits(population, 1);
+  for (std::int64_t k = 0; k < population; ++k) data.units.push_back(7 * k - 3);
+  if (second_sample) data.units[2] = data.units[1];
+  Ledger ledger({.unit = "one user"});
+  EngineOptions options = options_of(Sampling::poisson);
+  options.noise_multiplier = 1;
+  options.unit = "one user";
+  const Engine engine(t.model, t.optimizer, data, ledger, options);
+  return engine.clipper().sensitivity();
+}
+
+TEST_CASE("what is stated of a run does not tell whether somebody has a second sample") {
+  CHECK(stated_sensitivity(false) == stated_sensitivity(true));
 }
 
 }  // namespace sotto
