@@ -87,9 +87,9 @@ class PerSampleGrad {
   // finite may make the sum NaN.
   Tensor sum(const Tensor& weights) const;
   // Adds sum(weights) to a RoundedSum, term by term: each term is rounded to a multiple of the
-  // sum's spacing. A term is one sample of a dense form, one position's row of a table, and in
-  // other forms a block of samples or a single sample. `uses` is the number of uses of the
-  // parameter.
+  // sum's spacing. A term is one sample of a dense form, one position's row of a table (one sample
+  // of more than 256 sqrt(rows of the table) positions), and in other forms a block of samples or a
+  // single sample. `uses` is the number of uses of the parameter.
   void add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
               std::int64_t uses = 1) const;
 

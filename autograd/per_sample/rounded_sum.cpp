@@ -1,6 +1,7 @@
 #include "autograd/per_sample/rounded_sum.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/weighted_sum.h"
@@ -70,10 +71,27 @@ void add_each(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor
   }
 }
 
-// Adds the row of each position of each sample as one term.
-void add_table(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
+// Adds the sum of each sample's rows as one term.
+void add_table_each(const Form& chunk, const Shape& shape, const RoundedSum& sum) {
+  const OneHot& f = *chunk.as<OneHot>();
+  for (std::int64_t n = 0; n < f.ids.size(0); ++n) {
+    const Tensor alone = zeros(shape, Dtype::f64, f.b.device());
+    f.slice(n, n + 1).in_type(Dtype::f64).add_sum(alone);
+    add_term(to_dtype(alone, f.b.dtype()), sum);
+  }
+}
+
+// Adds the row of each position of each sample as one term. Where samples have so many positions
+// that these may all round alike, to more than `terms` times half a spacing in each element of the
+// parameter, each sample is one term.
+void add_table(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
+               std::int64_t uses) {
+  constexpr double terms = 256;  // docs/appendix/proofs-rounding.md
   const auto add_chunk = [&](const Form& chunk, auto) {
     const OneHot& f = *chunk.as<OneHot>();
+    const auto places = static_cast<double>(f.ids.numel()) * static_cast<double>(uses);
+    if (places > terms * std::sqrt(gradient.shape()[0]) * static_cast<double>(f.ids.size(0)))
+      return add_table_each(chunk, gradient.shape(), sum);
     const RoundedSum rounded{zeros(f.b.shape(), Dtype::f64, f.b.device()), sum.spacing};
     add_term(f.b, rounded);
     OneHot{f.ids, rounded.total, f.gaps}.add_sum(sum.total);
@@ -143,7 +161,7 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
         "PerSampleGrad::add_to: weights {} for {} samples", weights.shape(), gradient.samples());
   const Form& form = gradient.form_data();
   if (const auto* f = form.as<Dense>()) return add_terms(f->gradients, weights, sum);
-  if (form.as<OneHot>()) return add_table(gradient, sum, weights);
+  if (form.as<OneHot>()) return add_table(gradient, sum, weights, uses);
   // The choice must not depend on the blocks of this batch: a sample that is alone in its block
   // must be the same term as in any other batch.
   const std::int64_t together = ends ? max_together(form, uses) : 1;

@@ -278,3 +278,27 @@ TEST_CASE("a weighted sum needs little memory beside the factors and the sum") {
     CHECK(sum.select(0, 0).select(0, 0).item() == n * 0.125);
   }
 }
+
+// The L2 distance of a table's rounded sum from what two samples of `positions` positions add up
+// to, if all have the same id and a part of a spacing.
+double lost_by_rounding(std::int64_t positions, bool shared_vector) {
+  constexpr double spacing = 0x1p-20, part = 0.4;
+  constexpr std::int64_t rows = 4, width = 8;
+  const Tensor ids = zeros({2, positions}, Dtype::i64);
+  const Tensor b = full({2, shared_vector ? 1 : positions, width}, part * spacing, Dtype::f32);
+  const RoundedSum sum{zeros({rows, width}, Dtype::f64), spacing};
+  PerSampleGrad::onehot(ids, b, {rows, width}).add_to(sum, full({2}, 1), {});
+  const double expected = 2 * part * spacing * static_cast<double>(positions);
+  const auto got = sum.total.to_vector<double>();
+  for (std::size_t k = width; k < got.size(); ++k) CHECK(got[k] == 0);
+  return std::abs(got[0] - expected) * std::sqrt(width);
+}
+
+TEST_CASE("many positions of a table that round alike move a sum by little") {
+  const double limit = 128 * 0x1p-20 * std::sqrt(4 * 8);  // of each sample
+  for (const bool shared_vector : {false, true}) {
+    CHECK(lost_by_rounding(500, shared_vector) > limit);
+    for (const std::int64_t positions : {500, 512, 513, 100'000})
+      CHECK(lost_by_rounding(positions, shared_vector) <= 2 * limit);
+  }
+}
