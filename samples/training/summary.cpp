@@ -92,6 +92,10 @@ PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
   return privacy;
 }
 
+bool measured_on_private_data(const Trainer& trainer) {
+  return trainer.task().tests_on_private_data() || trainer.settings().validation > 0;
+}
+
 }  // namespace
 
 std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
@@ -101,8 +105,10 @@ std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
                             delta_text(trainer.settings().delta))
               : "(no privacy)";
   const Measure measure = trainer.task().measure();
-  return fmt::format("{} {} {}   {}   {} epochs in {}", held_out(trainer.settings()), measure.name,
-                     text_of(measure, outcome.measure), privacy, epochs_text(outcome.epochs),
+  const bool secret = epsilon && measured_on_private_data(trainer);
+  return fmt::format("{} {} {}{}   {}   {} epochs in {}", held_out(trainer.settings()),
+                     measure.name, text_of(measure, outcome.measure),
+                     secret ? ", which is NOT PRIVATE" : "", privacy, epochs_text(outcome.epochs),
                      seconds_text(outcome.seconds));
 }
 
@@ -140,8 +146,7 @@ TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Stati
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }
   report.held_out = held_out(settings);
-  report.measured_on_private_data =
-      trainer.task().tests_on_private_data() || settings.validation > 0;
+  report.measured_on_private_data = measured_on_private_data(trainer);
   report.test_measure = outcome.measure;
   report.epochs = outcome.epochs;
   report.seconds = outcome.seconds;

@@ -180,6 +180,9 @@ int sweep(TuneTask& task, const Options& options, const Data& data) {
   check(options.save.empty() && options.ledger.empty(),
         "--sweep: trains for comparison, and saves nothing: not with --save or --ledger");
   check(!options.compare, "--sweep: not with --compare");
+  check(options.settings.validation == 0,
+        "--validation: {} with --sweep would tell results on private rows that nothing charges",
+        options.settings.validation);
   return task.sweep().charge == "sum" ? sweep_charging_sum(task, options, data)
                                       : sweep_selecting(task, options, data);
 }

@@ -114,7 +114,8 @@ class Tune(TrainingCase):
             self.refuse(message, *FEW, *arguments)
         self.refuse("--public-rows: 0 is not", "--public-rows", "0")
         for message, *arguments in (("--sweep: trains for comparison", "--save", self.path("m")),
-                                    ("--sweep: has no page", "--report", self.path("page.html"))):
+                                    ("--sweep: has no page", "--report", self.path("page.html")),
+                                    ("--validation: 0.2 with --sweep", "--validation", "0.2")):
             self.refuse(message, *SWEEP, *arguments)
         self.assertFalse(os.path.exists(self.path("m.ledger")))
 
