@@ -27,7 +27,7 @@ std::string library_path() {
 void check_driver() {
   if (std::getenv("SOTTO_CUDA_LIBRARY")) return;
   if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL))
-    throw SystemFailure("no driver: libcuda.so.1 was not found");
+    throw SystemFailure(fmt::format("no driver: {}", dlerror()));
 }
 
 CudaRuntime* make_runtime() {

@@ -21,7 +21,7 @@ namespace sotto {
 namespace {
 
 // The time that the other ranks get to report a failure before this process takes them with it.
-constexpr auto last_words = std::chrono::seconds(1);
+constexpr auto last_words = std::chrono::milliseconds(700);
 
 std::weak_ptr<Ranks>& launched() {
   static std::weak_ptr<Ranks> ranks;
