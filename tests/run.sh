@@ -18,7 +18,7 @@ $optional_test_packages"
 $test_packages"
   # shellcheck disable=SC2046 # options
   configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled \
-    -Dunity_build="${SOTTO_UNITY_BUILD:-false}" $(cuda_options)
+    ${SOTTO_UNITY_BUILD:+-Dunity_build=$SOTTO_UNITY_BUILD} $(cuda_options)
 fi
 [ $# -eq 0 ] || exec python3 "$root/tests/scripts/run_matching.py" "$build" "$@"
 ninja -C "$build"

@@ -125,7 +125,7 @@ reconfigure=
 [ -f "$build/build.ninja" ] && reconfigure=--reconfigure
 # shellcheck disable=SC2086 # an option or none
 build_step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
-  -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
+  -Dsamples=auto -Dunity_build=false -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices kernels_on_host gpu_ops gpu_clip capture captured_gpu_clip captured_loss_failures captured_loss
 fused_update masked_softmax conv gemm lstm pool reduce precision attention norm_methods large_arrays tf32 padded_batches
 fused_attention"
