@@ -116,7 +116,7 @@ struct EngineOptions {
   // asks for the unit's rows, and calls the loss with them. It must be PUBLIC, a function of the
   // unit's number, and the same on all ranks. Unset: pieces of the population, for which every rank
   // has the data. When the engine is made, several ranks check that each unit has one owner. The
-  // bits depend on the owners, not on the number of ranks. Give rows the numbers that they have in
+  // bits depend on the owners, not on the number of ranks. Give units the numbers that they have in
   // the whole data, which key dropout.
   std::function<std::int64_t(std::int64_t unit)> owner_of_unit = {};
 };

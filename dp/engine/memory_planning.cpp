@@ -47,9 +47,10 @@ class DryRuns {
     std::int64_t left = count;
     for (std::int64_t k = 0; left > 0; ++k) {
       if (k == batches_.population() && left == count) break;
-      std::vector<std::int64_t> rows = batches_.rows_of_unit(k % batches_.population());
+      const std::int64_t unit = k % batches_.population();
+      std::vector<std::int64_t> rows = batches_.rows_of_unit(unit);
       if (std::ssize(rows) > left) rows.resize(static_cast<std::size_t>(left));
-      units.add(rows);
+      units.add(unit, rows);
       left -= std::ssize(rows);
     }
     return units;

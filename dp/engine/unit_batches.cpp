@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <unordered_map>
 
 #include "dp/engine/disjoint_rows.h"
 #include "dp/numerics/binomial_tail.h"
@@ -30,13 +29,11 @@ std::int64_t large_batch_of(const Sampler& sampler, int ranks) {
   return std::max<std::int64_t>(1, high);
 }
 
-// Makes the numbers that key the public randomness of one unit's rows distinct, so that a row that
-// occurs several times gets different dropout each time. They do not depend on other units.
-void number_draws(std::span<std::int64_t> rows) {
-  if (rows.size() <= 1) return;
-  constexpr std::int64_t again = std::int64_t{1} << 40;
-  std::unordered_map<std::int64_t, std::int64_t> times;
-  for (std::int64_t& row : rows) row += again * times[row]++;
+// Adds the numbers that key the public randomness of a unit's rows: by the unit's number and the
+// place within it. Numbers of rows would not do, since others' numbers of rows may decide them.
+void add_draws(std::int64_t unit, std::int64_t rows, std::vector<std::int64_t>& draws) {
+  constexpr std::int64_t next_row = std::int64_t{1} << 40;
+  for (std::int64_t row = 0; row < rows; ++row) draws.push_back(unit + row * next_row);
 }
 
 // The rows of all physical batches, padding included: those of the blocks before each of `ends`,
@@ -61,12 +58,12 @@ UnitRows rows_of(std::span<const std::int64_t> numbers,
                  const std::function<std::vector<std::int64_t>(std::int64_t)>& rows_of_unit) {
   UnitRows units;
   if (!rows_of_unit) {
-    units.rows.assign(numbers.begin(), numbers.end());
+    units.numbers = units.rows = {numbers.begin(), numbers.end()};
     units.starts.resize(numbers.size() + 1);
     std::iota(units.starts.begin(), units.starts.end(), 0);
     return units;
   }
-  for (const std::int64_t unit : numbers) units.add(rows_of_unit(unit));
+  for (const std::int64_t unit : numbers) units.add(unit, rows_of_unit(unit));
   check_rows_apart(numbers, units.rows, units.starts);
   return units;
 }
@@ -85,8 +82,9 @@ std::int64_t UnitRows::width_of(std::int64_t unit) const {
   return rows == 0 ? 0 : static_cast<std::int64_t>(std::bit_ceil(rows));
 }
 
-void UnitRows::add(std::span<const std::int64_t> rows_of_next) {
-  rows.insert(rows.end(), rows_of_next.begin(), rows_of_next.end());
+void UnitRows::add(std::int64_t number, std::span<const std::int64_t> its_rows) {
+  numbers.push_back(number);
+  rows.insert(rows.end(), its_rows.begin(), its_rows.end());
   starts.push_back(std::ssize(rows));
 }
 
@@ -153,18 +151,19 @@ PhysicalBatch UnitBatches::physical_batch(const UnitRows& units, std::int64_t fi
     return units.starts[static_cast<std::size_t>(unit)];
   };
   PhysicalBatch batch{{units.rows.begin() + start(first), units.rows.begin() + start(end)}, {}, {}};
-  batch.draws = batch.rows;
   batch.grouping = {.unit_of_row = {}, .units = end - first, .mean = options_.mean_of_rows};
   if (!options_.rows_of_unit) {  // row k is unit k
     batch.grouping.unit_of_row.resize(batch.rows.size());
     std::iota(batch.grouping.unit_of_row.begin(), batch.grouping.unit_of_row.end(), 0);
+    batch.draws = batch.rows;
     return batch;
   }
   batch.grouping.unit_of_row.reserve(batch.rows.size());
   for (std::int64_t unit = first; unit < end; ++unit) {
     const auto rows = units.of(unit).size();
+    add_draws(units.numbers[static_cast<std::size_t>(unit)], std::ssize(units.of(unit)),
+              batch.draws);
     batch.grouping.width = std::max(batch.grouping.width, units.width_of(unit));
-    number_draws(std::span(batch.draws).subspan(batch.grouping.unit_of_row.size(), rows));
     batch.grouping.unit_of_row.insert(batch.grouping.unit_of_row.end(), rows, unit - first);
   }
   return batch;
@@ -197,7 +196,7 @@ UnitBatches::Items UnitBatches::items_of(const OwnedUnits& own) const {
   if (options_.rows_of_unit)
     std::ranges::stable_sort(order, {}, [&](std::int64_t unit) { return units.width_of(unit); });
   for (const std::int64_t unit : order) {
-    items.units.add(units.of(unit));
+    items.units.add(units.numbers[static_cast<std::size_t>(unit)], units.of(unit));
     if (options_.rows_of_unit) items.widths.push_back(units.width_of(unit));
   }
   for (const std::int64_t block_end : items.blocks.ends()) {

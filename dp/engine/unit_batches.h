@@ -29,6 +29,7 @@ struct PhysicalBatch {
 
 // The rows of several units: the k-th has rows[starts[k]] to rows[starts[k + 1] - 1].
 struct UnitRows {
+  std::vector<std::int64_t> numbers;  // of the units
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> starts{0};
   std::int64_t units() const { return std::ssize(starts) - 1; }
@@ -39,7 +40,7 @@ struct UnitRows {
   }
   // The number of rows that a unit is padded to: the next power of two; 0 for a unit without rows.
   std::int64_t width_of(std::int64_t unit) const;
-  void add(std::span<const std::int64_t> rows_of_next);
+  void add(std::int64_t number, std::span<const std::int64_t> its_rows);
 };
 
 class UnitBatches {

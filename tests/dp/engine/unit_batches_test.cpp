@@ -56,8 +56,10 @@ TEST_CASE("the rows of a unit are in one physical batch, and equal ones have dra
   for (std::size_t k = 0; k < all.size(); ++k) {
     const auto first = static_cast<std::int64_t>(4 * k);
     CHECK(all[k].rows == Rows{first, first, first + 1, first + 2, first + 2, first + 3});
-    CHECK(all[k].draws ==
-          Rows{first, first + again, first + 1, first + 2, first + 2 + again, first + 3});
+    // By the unit and the place within it.
+    const auto unit = static_cast<std::int64_t>(2 * k);
+    CHECK(all[k].draws == Rows{unit, unit + again, unit + 2 * again, unit + 1, unit + 1 + again,
+                               unit + 1 + 2 * again});
     CHECK(all[k].grouping.unit_of_row == Rows{0, 0, 0, 1, 1, 1});
   }
 }
