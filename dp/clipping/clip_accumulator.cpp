@@ -66,13 +66,14 @@ bool ClipAccumulator::undo() {
   return true;
 }
 
-void ClipAccumulator::begin_units(std::int64_t units) {
+void ClipAccumulator::begin_units(std::int64_t units, bool counted) {
+  counted_ = counted;
   unit_finite_.assign(static_cast<std::size_t>(units), true);
 }
 
 void ClipAccumulator::end_units() {
   const auto finite = std::count(unit_finite_.begin(), unit_finite_.end(), char{true});
-  finite_ += centered_count(finite, unit_finite_.size());
+  if (counted_) finite_ += centered_count(finite, unit_finite_.size());
   statistics_.units += std::ssize(unit_finite_);
 }
 
@@ -80,7 +81,7 @@ void ClipAccumulator::record_norms(std::size_t group, const std::vector<double>&
                                    const std::vector<double>& factors) {
   const UnitCounts counts = count_units(norms, factors, groups_[group].bound, unit_finite_);
   statistics_.not_finite += counts.lost;
-  unclipped_[group] += centered_count(counts.within, norms.size());
+  if (counted_) unclipped_[group] += centered_count(counts.within, norms.size());
   auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
   all_norms.insert(all_norms.end(), norms.begin(), norms.end());
   all_factors.insert(all_factors.end(), factors.begin(), factors.end());

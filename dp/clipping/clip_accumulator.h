@@ -33,8 +33,8 @@ class ClipAccumulator {
   bool undo();
 
   // Begin and end a physical batch of `units` units. Between the two calls record_norms() is called
-  // once for each group.
-  void begin_units(std::int64_t units);
+  // once for each group. `counted` is false for units without rows, which count for nothing.
+  void begin_units(std::int64_t units, bool counted = true);
   // Ends the physical batch.
   void end_units();
   // norms and clip factors of the group, one for each unit.
@@ -92,6 +92,7 @@ class ClipAccumulator {
   std::vector<double> unclipped_;
   double finite_ = 0;
   std::vector<char> unit_finite_;  // of the physical batch that is being added
+  bool counted_ = true;            // whether its units count in the two above
   Mark mark_;
   bool touched_ = false;  // a sum that existed at the mark was added to
   nn::SumsToOwners* owners_ = nullptr;

@@ -211,6 +211,7 @@ void Clipper::add_zeros(std::int64_t units) {
   start_batch();
   state_ = State::broken;
   const ClipBatch batch = begin_physical_batch(units);
+  accumulator_.begin_units(units, false);
   HostGroupClipper host(batch, accumulator_);
   for (std::size_t group = 0; group < groups_.size(); ++group) host.clip(group, {});
   accumulator_.end_units();

@@ -65,7 +65,8 @@ class Clipper {
   // loss depends on a trainable parameter that is in no group. After an out-of-memory error
   // (OutOfMemory, std::bad_alloc) the physical batch counts as not added, unless broken().
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
-  // Adds `units` units that have no rows; each has a gradient of zero.
+  // Adds `units` units that have no rows: each has a gradient of zero, and adds 0 to the counts of
+  // units within bounds and of finite ones, where others add 1/2 or -1/2.
   void add_zeros(std::int64_t units);
   // Returns the sum of everything added since the last finish(). `draw` is the sampled batch that
   // the units came from. Throws std::invalid_argument if the number of units added differs from

@@ -132,6 +132,16 @@ TEST_CASE("settings of adaptive clipping out of range are named") {
   CHECK_THROWS_AS(AdaptiveClipping{}.next({1, 1}, {0.5}), std::invalid_argument);
 }
 
+TEST_CASE("a unit without rows counts neither as within a bound nor as beyond it") {
+  Fixture f;
+  GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
+  FullBatchSampler sampler(4);
+  f.clipper.add_zeros(4);
+  const NoisyGradient released =
+      mechanism.release(f.clipper.finish(sampler.draw()), f.ledger, {}, 1e-2);
+  for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.5).margin(0.02));
+}
+
 TEST_CASE("bounds change between batches only") {
   Fixture f;
   CHECK_THROWS_AS(f.clipper.set_bounds({1}), std::invalid_argument);
