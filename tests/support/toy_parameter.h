@@ -11,7 +11,7 @@
 
 namespace sotto {
 
-inline constexpr int steps = 12;
+inline constexpr int toy_steps = 12;
 inline constexpr int width = 5;
 // Tolerances of the relative error after a dozen steps, per dtype.
 inline constexpr double f32_tolerance = 2e-5;

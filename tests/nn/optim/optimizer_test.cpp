@@ -40,11 +40,11 @@ template <class Optimizer, class Rule>
 void check_resumes(const Rule& rule) {
   Pair whole;
   Optimizer straight(whole, rule);
-  for (int t = 1; t <= 2 * steps; ++t) straight.step(whole.gradients(t));
+  for (int t = 1; t <= 2 * toy_steps; ++t) straight.step(whole.gradients(t));
 
   Pair first;
   Optimizer before(first, rule);
-  for (int t = 1; t <= steps; ++t) before.step(first.gradients(t));
+  for (int t = 1; t <= toy_steps; ++t) before.step(first.gradients(t));
   Pair second;
   second.a->value = clone(first.a->value);
   second.b->value = clone(first.b->value);
@@ -55,7 +55,7 @@ void check_resumes(const Rule& rule) {
   after.load_state(state, second.named_parameters());
   before.load_state(state, first.named_parameters());
   before.step(first.gradients(0));
-  for (int t = steps + 1; t <= 2 * steps; ++t) after.step(second.gradients(t));
+  for (int t = toy_steps + 1; t <= 2 * toy_steps; ++t) after.step(second.gradients(t));
   CHECK(second.values() == whole.values());
 }
 

@@ -13,7 +13,7 @@ void check_against(const Rule& rule, const Formula& formula, double noise_varian
     Optimizer optimizer({{{&parameter}, rule}});
     std::vector<Scalar> plain;
     for (int i = 0; i < width; ++i) plain.push_back({start(i)});
-    for (int t = 1; t <= steps; ++t) {
+    for (int t = 1; t <= toy_steps; ++t) {
       optimizer.step({{&parameter, grads(t, dtype)}}, noise_variance);
       const auto got = to_dtype(parameter.value, Dtype::f64).template to_vector<double>();
       for (int i = 0; i < width; ++i) {
@@ -155,7 +155,7 @@ TEST_CASE("LAMB scales Adam's update to the norm of the parameter") {
     Parameter parameter(from_zero ? zeros({width}, Dtype::f64) : starts(Dtype::f64));
     nn::Lamb optimizer({{{&parameter}, rule}});
     std::vector<double> p = parameter.value.to_vector<double>(), m(width), v(width), r(width);
-    for (int t = 1; t <= steps; ++t) {
+    for (int t = 1; t <= toy_steps; ++t) {
       optimizer.step({{&parameter, grads(t, Dtype::f64)}});
       double of_value = 0, of_update = 0;
       for (std::size_t i = 0; i < width; ++i) {
