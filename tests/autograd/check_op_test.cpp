@@ -1,4 +1,5 @@
 // Tests of the laws themselves: each of these operations breaks one, and check_op() must name it.
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -199,8 +200,10 @@ TEST_CASE("a correct operation passes, and no instances are no check") {
   CHECK(throws([&] { testing::check_op(good, {.instances = 0}); }, "check_op: 0 instances"));
 }
 
-// The walk over the registry finds this one, so an operation cannot be added without a case.
+// The walk over the registry finds these, so an operation cannot be added without a case. Other
+// tests of the program may have operations of their own.
 TEST_CASE("an operation without a case is found") {
-  CHECK(ops_without_case(op_cases()) ==
-        std::vector<std::string>{"captured_loss", "broken", "lifting"});
+  const std::vector<std::string> found = ops_without_case(op_cases());
+  for (const char* op : {"captured_loss", "broken", "lifting"})
+    CHECK(std::count(found.begin(), found.end(), op) == 1);
 }
