@@ -86,7 +86,7 @@ double one_run_p_value(std::int64_t canaries, std::int64_t guesses, std::int64_t
         "one_run_p_value: epsilon {} is not a finite number >= 0", epsilon);
   check(delta >= 0 && delta <= 1, "one_run_p_value: delta {} is not in [0, 1]", delta);
   if (correct == 0) return 1;
-  const BinomialTail tail = binomial_tail(guesses, correct, 1 / (1 + std::exp(-epsilon)));
+  const BinomialTail tail = binomial_at_least(guesses, correct, 1 / (1 + std::exp(-epsilon)));
   const double beta = tail.probability;
   if (delta == 0 || beta >= 1) return std::min(beta, 1.0);
   const double added = static_cast<double>(canaries) * delta * (1 - beta) * tail.over_mass;

@@ -29,9 +29,9 @@ double upward(double n, double k, double p) {
 
 }  // namespace
 
-BinomialTail binomial_tail(std::int64_t n, std::int64_t k, double p) {
-  check(k >= 0 && k <= n, "binomial_tail: {} of {}", k, n);
-  check(p >= 0 && p <= 1, "binomial_tail: probability {} is not in [0, 1]", p);
+BinomialTail binomial_at_least(std::int64_t n, std::int64_t k, double p) {
+  check(k >= 0 && k <= n, "binomial_at_least: {} of {}", k, n);
+  check(p >= 0 && p <= 1, "binomial_at_least: probability {} is not in [0, 1]", p);
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (p == 0) return k == 0 ? BinomialTail{1, 1} : BinomialTail{0, infinity};
   if (p == 1) return {1, k == n ? 1 : infinity};
@@ -55,7 +55,7 @@ double proportion_at_most(std::int64_t n, std::int64_t k, double confidence) {
   if (k == n) return 1;
   // At most k successes are at least n - k failures.
   const auto excess = [&](double p) {
-    return binomial_tail(n, n - k, 1 - p).probability - (1 - confidence);
+    return binomial_at_least(n, n - k, 1 - p).probability - (1 - confidence);
   };
   return safe_root(static_cast<double>(k) / static_cast<double>(n), 1.0, tolerance, excess);
 }

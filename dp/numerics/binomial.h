@@ -13,7 +13,7 @@ struct BinomialTail {
 // The tail of X ~ Binomial(n, p), with a relative error of about 1e-15 n ln n; `over_mass` is
 // accurate even if the probabilities underflow. Throws std::invalid_argument unless 0 <= k <= n and
 // p is in [0, 1].
-BinomialTail binomial_tail(std::int64_t n, std::int64_t k, double p);
+BinomialTail binomial_at_least(std::int64_t n, std::int64_t k, double p);
 
 // The largest p for which k or fewer successes in n trials have a probability of at least 1 -
 // confidence: the upper Clopper-Pearson limit (1934) for an event seen k times in n independent

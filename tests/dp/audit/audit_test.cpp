@@ -23,10 +23,10 @@ double accuracy(double epsilon) { return 1 / (1 + std::exp(-epsilon)); }
 double published_p_value(std::int64_t m, std::int64_t r, std::int64_t v, double epsilon,
                          double delta) {
   const double q = accuracy(epsilon);
-  const double beta = binomial_tail(r, v, q).probability;
+  const double beta = binomial_at_least(r, v, q).probability;
   double max = 0;
   for (std::int64_t i = 1; i <= v; ++i) {
-    const double between = binomial_tail(r, v - i, q).probability - beta;
+    const double between = binomial_at_least(r, v - i, q).probability - beta;
     max = std::max(max, between / static_cast<double>(i));
   }
   return std::min(1.0, beta + 2 * static_cast<double>(m) * delta * max);
@@ -52,7 +52,7 @@ TEST_CASE("without a delta the p-value is randomised response's tail") {
   for (const auto& [m, r] : cases) {
     for (std::int64_t v = 0; v <= r; ++v) {
       CHECK(one_run_p_value(m, r, v, 0.7, 0) ==
-            Approx(binomial_tail(r, v, accuracy(0.7)).probability).epsilon(1e-12));
+            Approx(binomial_at_least(r, v, accuracy(0.7)).probability).epsilon(1e-12));
     }
   }
   CHECK(one_run_p_value(10, 10, 10, 0, 0) == Approx(std::pow(0.5, 10)));
@@ -87,8 +87,8 @@ TEST_CASE("no attack on an (epsilon, delta) private answer does better than the 
         const double leak = std::min(1.0, delta * static_cast<double>(m / r));
         for (std::int64_t v = 1; v <= r; ++v) {
           const double p = one_run_p_value(m, r, v, epsilon, delta);
-          CHECK(binomial_tail(r, v, q + (1 - q) * leak).probability <= p * rounding);
-          const double beta = binomial_tail(r, v, q).probability;
+          CHECK(binomial_at_least(r, v, q + (1 - q) * leak).probability <= p * rounding);
+          const double beta = binomial_at_least(r, v, q).probability;
           CHECK(beta + (1 - beta) * leak <= p * rounding);
         }
       }
