@@ -180,8 +180,8 @@ BlockEnds Clipper::blocks_of_next(std::int64_t units) const {
       [this, first, end](std::int64_t max) { return ends_within(blocks_->ends(max), first, end); };
 }
 
-ClipBatch Clipper::begin_physical_batch(std::int64_t units) {
-  accumulator_.begin_units(units);
+ClipBatch Clipper::begin_physical_batch(std::int64_t units, bool counted) {
+  accumulator_.begin_units(units, counted);
   return {.groups = groups_,
           .options = options_,
           .passes = passes_,
@@ -210,8 +210,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
 void Clipper::add_zeros(std::int64_t units) {
   start_batch();
   state_ = State::broken;
-  const ClipBatch batch = begin_physical_batch(units);
-  accumulator_.begin_units(units, false);
+  const ClipBatch batch = begin_physical_batch(units, false);
   HostGroupClipper host(batch, accumulator_);
   for (std::size_t group = 0; group < groups_.size(); ++group) host.clip(group, {});
   accumulator_.end_units();
