@@ -46,6 +46,10 @@ class Training(InFolder):
         with open(page, encoding="utf-8") as file:
             self.assertIn("Results on the test data", file.read())
 
+    def test_a_result_on_rows_that_were_held_out_is_said_to_be_not_private(self):
+        out = self.train(*MADE_UP, "--epsilon", "8", "--epochs", "1", "--validation", "0.3")
+        self.assertRegex(out.splitlines()[-1], r"^validation accuracy \d+\.\d\d %, which is NOT PRIVATE   \(ε = ")
+
     def test_every_network_tells_two_languages(self):
         for network in ("gru", "lstm", "transformer"):
             facts = self.facts("--data", self.languages(), "--model", network, "--no-privacy",
