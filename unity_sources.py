@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Has many sources compiled in one go: a first build takes two thirds of the time, and a change of one longer.
+"""Makes unity builds: many sources are compiled in one go, which is faster once, and slower after each change.
 
 usage: unity_sources.py FOLDER MOST SOURCE...
        unity_sources.py --self
 
 Writes FOLDER/unity_<number>.cpp, each of which includes up to MOST of the sources, and prints for each source the
-file that includes it. A source that says another's local names, which would mean something else there, goes to
-another file.
+file that includes it. Two sources are in different files if one uses a name that is local to the other, where it
+would mean something else.
 """
 import collections
 import functools
@@ -21,16 +21,16 @@ ROOT = os.path.dirname(os.path.abspath(__file__))
 LOCAL = re.compile(r"(?ms)^namespace \{\n(.*?)^\}  // namespace$")
 DECLARED = re.compile(
     r"(?m)^(?!template)(?:\[\[\w+\]\] )?[A-Za-z_][^\n;({=]*?\b(\w+)(?:<[^\n()]*>)?(?: final)?(?: :| ?[(={;\[]|$)")
-# What may be another file's: types, and functions that are called, but for members.
-SAID = re.compile(r"(?<![\w.>:])(?:[A-Z]\w*|\w+(?=<| ?\())")
+# Names of types, and of functions that are called, but for members.
+USED = re.compile(r"(?<![\w.>:])(?:[A-Z]\w*|\w+(?=<| ?\())")
 INCLUDED = re.compile(r'(?m)^#include "(tests/[^"]+)"')
-# Stands in for a library's function, in the whole program.
+# Replaces a function of a library, in the whole program.
 REPLACES = re.compile(r'extern "C"|(?m:^\S.*)\boperator (?:new|delete)\b')
 TEST = re.compile(r'(?m)^TEST_CASE\(\s*("[^\n]*?")')
 
 
 def local_names(text):
-    """The names that are a source's own: of what its unnamed namespaces declare, and of its tests."""
+    """The names that are local to a source: what its unnamed namespaces declare, and its tests."""
     declared = {name for body in LOCAL.findall(text) for name in DECLARED.findall(body)}
     return declared | set(TEST.findall(text))
 
@@ -45,35 +45,35 @@ def code(text):
 
 
 @functools.cache
-def said_by_header(name):
+def names_in_header(name):
     """All names in a header of the tests, and in those of the tests that it includes."""
     text = code(read(os.path.join(ROOT, name)))
-    return frozenset(re.findall(r"\w+", text)).union(*map(said_by_header, INCLUDED.findall(text)))
+    return frozenset(re.findall(r"\w+", text)).union(*map(names_in_header, INCLUDED.findall(text)))
 
 
-def said(text):
-    """The names that a source has of types and functions, its own or the library's, and those in headers of tests."""
-    return set(SAID.findall(code(text))).union(*map(said_by_header, INCLUDED.findall(text)))
+def used_names(text):
+    """The names of types and functions that a source uses, and all names in its headers of the tests."""
+    return set(USED.findall(code(text))).union(*map(names_in_header, INCLUDED.findall(text)))
 
 
 def grouped(texts, most):
-    """The sources in groups of up to `most`, none of which says another's own name; {source: text}.
+    """Groups of up to `most` sources, none of which uses a name that is local to another; texts: {source: text}.
 
-    A source with a function that stands in for a library's is alone.
+    A source that replaces a function of a library is alone.
     """
     groups = collections.defaultdict(list)
     for source, text in texts.items():
-        own, names = local_names(text), said(text)
+        local, used = local_names(text), used_names(text)
         alike = groups[source if REPLACES.search(code(text)) else ""]
-        for sources, owned, spoken in alike:
-            if len(sources) < most and not own & (owned | spoken) and not names & owned:
+        for sources, all_local, all_used in alike:
+            if len(sources) < most and not local & (all_local | all_used) and not used & all_local:
                 break
         else:
-            sources, owned, spoken = [], set(), set()
-            alike.append((sources, owned, spoken))
+            sources, all_local, all_used = [], set(), set()
+            alike.append((sources, all_local, all_used))
         sources.append(source)
-        owned |= own
-        spoken |= names
+        all_local |= local
+        all_used |= used
     return [sources for alike in groups.values() for sources, _, _ in alike]
 
 
