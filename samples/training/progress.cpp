@@ -87,14 +87,17 @@ double Progress::steps_per_second(std::int64_t step) const {
   return static_cast<double>(step - plan_.first_step) / seconds_since(start_);
 }
 
+std::string Progress::measure(double value) const {
+  return text_of(plan_.measure, value) + (plan_.secret_measure ? " (NOT PRIVATE)" : "");
+}
+
 std::string Progress::line(const State& state) const {
   const double done = static_cast<double>(state.step) / static_cast<double>(plan_.steps);
   const double rate = steps_per_second(state.step);
   std::string text = fmt::format("epoch {:.2f}/{}  step {}/{}", done * plan_.epochs,
                                  epochs_text(plan_.epochs), state.step, plan_.steps);
   if (state.measure)
-    text += fmt::format("  {} {} {}", plan_.held_out, plan_.measure.name,
-                        text_of(plan_.measure, *state.measure));
+    text += fmt::format("  {} {} {}", plan_.held_out, plan_.measure.name, measure(*state.measure));
   text += state.epsilon ? fmt::format("  ε = {}", epsilon_text(*state.epsilon, digits_of_epsilon))
                         : "  no privacy";
   return text + fmt::format("  {:.0f} samples/s  {}", rate * plan_.batch,
@@ -107,7 +110,7 @@ std::string Progress::bar(const State& state, int width) const {
   // The parts of the line.
   std::string parts[] = {
       fmt::format("  {}", time_left(static_cast<double>(plan_.steps - state.step) / rate)),
-      state.measure ? "  " + text_of(plan_.measure, *state.measure) : "",
+      state.measure ? "  " + measure(*state.measure) : "",
       state.epsilon ? "  ε " + epsilon_text(*state.epsilon, digits_of_epsilon) : "  no privacy",
       fmt::format("  {:.0f} samples/s", rate * plan_.batch),
   };

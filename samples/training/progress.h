@@ -27,6 +27,7 @@ class Progress {
     double batch = 1;  // expected units in a step, a public number
     Measure measure = {};
     const char* held_out = "test";  // the data that it is measured on
+    bool secret_measure = false;    // the guarantee does not cover the measure
     bool quiet = false;
   };
   struct State {
@@ -44,6 +45,7 @@ class Progress {
   void clear();
 
  private:
+  std::string measure(double value) const;
   std::string line(const State& state) const;
   std::string bar(const State& state, int width) const;
   double steps_per_second(std::int64_t step) const;

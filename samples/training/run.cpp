@@ -106,6 +106,7 @@ class Session {
             .batch = s.batch,
             .measure = trainer_.task().measure(),
             .held_out = held_out(s),
+            .secret_measure = secret_measure(trainer_),
             .quiet = options_.quiet || !leads()};
   }
   bool leads() const { return !ranks_ || ranks_->rank() == 0; }

@@ -98,6 +98,10 @@ bool measured_on_private_data(const Trainer& trainer) {
 
 }  // namespace
 
+bool secret_measure(const Trainer& trainer) {
+  return trainer.engine() && measured_on_private_data(trainer);
+}
+
 std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
   const std::optional<double> epsilon = trainer.epsilon();
   const std::string privacy =
@@ -105,11 +109,10 @@ std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
                             delta_text(trainer.settings().delta))
               : "(no privacy)";
   const Measure measure = trainer.task().measure();
-  const bool secret = epsilon && measured_on_private_data(trainer);
   return fmt::format("{} {} {}{}   {}   {} epochs in {}", held_out(trainer.settings()),
                      measure.name, text_of(measure, outcome.measure),
-                     secret ? ", which is NOT PRIVATE" : "", privacy, epochs_text(outcome.epochs),
-                     seconds_text(outcome.seconds));
+                     secret_measure(trainer) ? ", which is NOT PRIVATE" : "", privacy,
+                     epochs_text(outcome.epochs), seconds_text(outcome.seconds));
 }
 
 TrainingReport::Communication communication(const std::string& processors, CountedRanks& ranks,

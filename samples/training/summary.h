@@ -25,6 +25,9 @@ struct Outcome {
   bool saved_statistics = false;
 };
 
+// Returns whether training is private and its measure is one of private data.
+bool secret_measure(const Trainer& trainer);
+
 // Returns "test accuracy 98.12 %   (ε = 2.93, δ = 1e-05)   60 epochs in 212 s"; epsilon is rounded
 // up.
 std::string closing_line(const Outcome& outcome, const Trainer& trainer);

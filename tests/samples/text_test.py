@@ -48,6 +48,7 @@ class Training(InFolder):
 
     def test_a_result_on_rows_that_were_held_out_is_said_to_be_not_private(self):
         out = self.train(*MADE_UP, "--epsilon", "8", "--epochs", "1", "--validation", "0.3")
+        self.assertRegex(out, r"(?m)^epoch .*  validation accuracy \d+\.\d\d % \(NOT PRIVATE\)  ε = ")
         self.assertRegex(out.splitlines()[-1], r"^validation accuracy \d+\.\d\d %, which is NOT PRIVATE   \(ε = ")
 
     def test_every_network_tells_two_languages(self):

@@ -23,7 +23,8 @@ def main(build, filters):
     if needed and subprocess.run(["ninja", "-C", build, *sorted(needed)]).returncode:
         return 1
     names = sorted({test["name"] for test in matching})
-    return subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *names]).returncode
+    suites = sorted({f"--suite={suite}" for test in matching for suite in test["suite"]})  # also `long`
+    return subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *suites, *names]).returncode
 
 
 if __name__ == "__main__":

@@ -360,7 +360,7 @@ TEST_CASE("batches and parameters for which the sum would be too coarse are refu
                   std::invalid_argument);
 }
 
-// These take a minute, and run in the slow suite only (tests/meson.build).
+// These take a minute, and run in the long suite only (tests/meson.build).
 TEST_CASE("a unit that is left out moves the sum of 2^18 units in bounds, too", "[.large]") {
   CHECK(moved({.data = Data::offset}, 1 << 18, 8) <= 1);
   CHECK(moved({.data = Data::halfway}, 1 << 18, 512) <= 1);

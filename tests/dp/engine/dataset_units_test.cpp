@@ -58,18 +58,20 @@ TEST_CASE("an engine on a data set without units has its samples") {
   CHECK_FALSE(with_units_of(t.data, options).rows_of_unit);
 }
 
-TEST_CASE("units of several samples are not said to be one training example") {
+TEST_CASE("units with a number of their own are not said to be one training example") {
   Dataset data = with_users();
   const EngineOptions options{.noise_multiplier = 1};
   CHECK(throws([&] { with_units_of(data, options); },
-               "40 units with 120 samples, where unit says \"one training example\""));
+               "names its units, where unit says \"one training example\""));
   EngineOptions twice{.noise_multiplier = 1, .unit = "one user"};
   CHECK(with_units_of(data, twice).rows_of_unit);
   twice.rows_of_unit = [](std::int64_t unit) { return std::vector<std::int64_t>{unit}; };
   CHECK(throws([&] { with_units_of(data, twice); }, "names its units, and so does rows_of_unit"));
   // Each its own unit, under other numbers.
   for (std::int64_t k = 0; k < population; ++k) data.units[static_cast<std::size_t>(k)] = 500 - k;
-  const EngineOptions one_each = with_units_of(data, options);
+  CHECK(throws([&] { with_units_of(data, options); }, "where unit says"));
+  twice.rows_of_unit = nullptr;
+  const EngineOptions one_each = with_units_of(data, twice);
   CHECK(one_each.rows_of_unit(0) == std::vector<std::int64_t>{population - 1});
 }
 
