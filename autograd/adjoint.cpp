@@ -58,8 +58,16 @@ void Adjoint::input(int i, const Tensor& dx) {
   if (!wants(i)) return;
   const Var& x = input_of(pass_.node(node_), i);
   const Tensor own = first_columns(dx, x.shape());
+  const detail::TapeNode& node = pass_.node(node_);
   check(own.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
-        pass_.node(node_).name, dx.shape(), i, x.shape());
+        node.name, dx.shape(), i, x.shape());
+  if (x.samples().is_shared() && !node.samples.is_shared()) {
+    check(node.samples.is_mixed(),
+          "{}: gradient {} for input {}, which all samples share, has no samples; deliver it by "
+          "shared()",
+          node.name, dx.shape(), i);
+    return shared(i, sum_of_samples(own, x.shape()));
+  }
   Tensor& total = pass_.cotangent(x).value;
   const bool alike = !total.defined() || total.shape() == dx.shape();
   if (alike && detail::takes_padding(pass_.node(x.index_)))
@@ -78,6 +86,10 @@ void Adjoint::shared(int i, const PerSampleGrad& gradient) {
   auto& target = pass_.cotangent(x);
   // Sums at once, so that factors are not kept until the last use of the value.
   if (pass_.sums_only()) return detail::add_to(target.sum, gradient.sum());
+  check(node.samples.is_mixed() || gradient.samples() == node.shape[node.samples.axis()],
+        "{}: gradients of {} samples for shared input {}, where the result has {} along its sample "
+        "axis",
+        node.name, gradient.samples(), i, node.shape[node.samples.axis()]);
   const PerSampleGrad use = by_samples(gradient, pass_.sample_count());
   const auto dense = [](const PerSampleGrad& g) { return g.form() == std::string_view("dense"); };
   const bool both_dense = !target.uses.empty() && dense(target.uses.back()) && dense(use) &&

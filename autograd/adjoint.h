@@ -15,10 +15,13 @@ class Adjoint {
   // True if input i needs a gradient; backward need not compute the gradients of other inputs.
   bool wants(int i) const;
   // Adds the gradient of input i: an input that is batched like the node, or any input of a shared
-  // node. `dx` has the input's shape, after batch_dims() leading axes; it may have the further
-  // columns of zeros of a padded value (autograd/ops/padded_columns.h).
+  // or mixed node. `dx` has the input's shape, after batch_dims() leading axes; it may have the
+  // further columns of zeros of a padded value (autograd/ops/padded_columns.h). Throws
+  // std::invalid_argument for another shape, and for a shared input of a batched node.
   void input(int i, const Tensor& dx);
-  // Adds the per-sample gradient of a shared input, such as a parameter, of a batched node.
+  // Adds the per-sample gradient of a shared input, such as a parameter, of a batched node. Throws
+  // std::invalid_argument for another shape, and unless it has as many samples as the node's value
+  // has along its sample axis.
   void shared(int i, const PerSampleGrad& gradient);
   // Adds the gradient of an input of an elementwise op. `full` has the node's shape and is summed
   // over the axes along which the input was broadcast.

@@ -78,10 +78,10 @@ Var Tape::append(detail::TapeNode node, const Tensor& value, bool needs_grad) {
   y.value_ = value;
   y.samples_ = node.samples;
   y.tape_ = this;
+  y.generation_ = generation_;
   y.needs_grad_ = needs_grad;
   if (needs_grad) {
     y.index_ = static_cast<int>(nodes_.size());
-    y.generation_ = generation_;
     node.shape = value.shape();
     node.dtype = value.dtype();
     node.module = memory_label().module;
@@ -147,6 +147,9 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
           "computed from them",
           op.name);
     check(holds(x), "{}: an input's tape was emptied by an earlier backward", op.name);
+    check(!samples.is_shared() || x.samples().is_shared(),
+          "{}: result {} is said to be shared by all samples, and input {} is not", op.name,
+          value.shape(), x.shape());
     needs_grad = needs_grad || x.needs_grad();
   }
   check_rows(op, inputs, value, samples, sample_count());

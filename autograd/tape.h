@@ -126,7 +126,7 @@ class Tape {
   Tape(State state, Mode mode);
 
   Var append(detail::TapeNode node, const Tensor& value, bool needs_grad);
-  bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
+  bool holds(const Var& x) const { return x.generation_ == generation_; }
   // Runs backward from the given gradients of several values; that of a shared value has a sample
   // axis in front. Values that need no gradient are skipped.
   void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);

@@ -189,6 +189,24 @@ TEST_CASE("a parameter is converted once, and its gradient keeps its form and is
   CHECK(w.value.dtype() == Dtype::f32);
 }
 
+TEST_CASE("views of one tensor that look alike are converted each for itself") {
+  PublicRandom random(4);
+  Tape tape({.private_data = true, .precision = Dtype::bf16});
+  const Var x = tape.input(random_tensor(random, {3, 3, 3}), 1);
+  const auto check_cast = [&](const Var& v) {
+    const Var y = cast(v, Dtype::bf16);
+    CHECK(y.samples() == v.samples());
+    CHECK(doubles(y.value()) == doubles(to_dtype(v.value(), Dtype::bf16)));
+  };
+  check_cast(x);
+  check_cast(transpose(x, 0, 1));
+  check_cast(transpose(x, 0, 2));
+  const Tensor table = random_tensor(random, {3, 3});
+  CHECK_FALSE(tape.constant(table).is(tape.input(table)));
+  check_cast(tape.constant(table));
+  check_cast(tape.input(table));
+}
+
 TEST_CASE("a loss in 16 bits is refused") {
   PublicRandom random(4);
   Parameter w(random_tensor(random, {1, 4}));

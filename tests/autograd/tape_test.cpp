@@ -1,6 +1,7 @@
 // The tape: the gradients that backward delivers, their destination, and refusals.
 #include "autograd/check/op_run.h"
 #include "autograd/ops.h"
+#include "autograd/segment.h"
 #include "core/allocator/allocator.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
@@ -217,6 +218,27 @@ TEST_CASE("values of another tape, of a spent tape and of no tape are refused") 
   CHECK(throws([&] { add(again, loss); }, "emptied by an earlier backward"));
   CHECK(throws([&] { tape.backward(loss, sink); }, "emptied by an earlier backward"));
   tape.backward(again, sink);
+}
+
+TEST_CASE("values without gradients are refused, too, when their tape was emptied or destroyed") {
+  const Tensor values = random_values(27, {2, 4});
+  std::optional<Tape> tape(std::in_place);
+  const auto check_refused = [&](const Var& old) {
+    const Var x = tape->input(values);
+    CHECK(throws([&] { add(x, old); }, "emptied by an earlier backward"));
+    CHECK_FALSE(x.is(old));
+    CHECK(throws(
+        [&] {
+          segment([](const std::vector<Var>& v) { return v; }, {x, old});
+        },
+        "inputs of different tapes"));
+  };
+  const Var kept = tape->input(values);
+  tape->clear();
+  check_refused(kept);
+  const Var detached = detach(tape->input(values));
+  tape.emplace();  // in the same place
+  check_refused(detached);
 }
 
 TEST_CASE("inputs agree in their number of samples") {
