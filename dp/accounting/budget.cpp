@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "core/error.h"
+#include "dp/accounting/check_relation.h"
 #include "dp/accounting/selection_cost.h"
 
 namespace sotto::inline dp {
@@ -43,6 +43,7 @@ struct Budget::Answers {
   EventCounts plans;  // the plans whose epsilon is plans_epsilon
   double plans_epsilon = 0;
   std::optional<PrivateSelection> selection;  // that all of these contain
+  std::optional<double> of_selection = {};    // epsilon_of_selection()
 };
 
 Budget::Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
@@ -51,7 +52,9 @@ Budget::Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
       make_accountant_(std::move(accountant)),
       delta_(delta),
       target_epsilon_(target_epsilon),
-      answers_(std::make_unique<Answers>(Answers{.spent = make_accountant_()})) {}
+      answers_(std::make_unique<Answers>(Answers{.spent = make_accountant_()})) {
+  check_relation("Budget", *answers_->spent, ledger.header());
+}
 
 Budget::Budget(Budget&&) noexcept = default;
 Budget& Budget::operator=(Budget&&) noexcept = default;
@@ -82,8 +85,17 @@ History Budget::as_charged(History history) const {
   return history;
 }
 
+std::optional<double> Budget::epsilon_of_selection() const {
+  const auto selection = ledger_.selection_of_run();
+  if (!selection) return std::nullopt;
+  if (!answers_->of_selection)
+    answers_->of_selection = selection_epsilon(*selection, delta_, make_accountant_);
+  return answers_->of_selection;
+}
+
 double Budget::epsilon() const {
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
+  if (const auto epsilon = epsilon_of_selection()) return *epsilon;
   const History history = this->history();
   follow(history.selection);
   Answers& known = *answers_;
@@ -139,6 +151,7 @@ std::optional<double> Budget::epsilon_planned() const {
   const History history = ledger_.history();
   if (!history.within_plans) return std::nullopt;
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
+  if (const auto epsilon = epsilon_of_selection()) return *epsilon;
   return epsilon_of_plans(history);
 }
 

@@ -14,7 +14,8 @@ namespace sotto::inline dp {
 // a release over budget is refused before it is made.
 class Budget {
  public:
-  // Without a target every release is allowed.
+  // Without a target every release is allowed. Throws std::invalid_argument for an accountant of
+  // another neighbouring relation than the ledger's.
   Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
          std::optional<double> target_epsilon);
   Budget(Budget&&) noexcept;
@@ -23,7 +24,8 @@ class Budget {
 
   // The epsilon of all that the ledger charges (History::charged), by the accountant, or by the
   // adaptive one if settings could have been chosen by looking at releases (History::adaptive);
-  // infinity when the ledger is marked as not private.
+  // infinity when the ledger is marked as not private. On the ledger of one run of a private
+  // selection it is that of the selection.
   double epsilon() const;
   // The ledger's history, as it is charged. If the whole plan would be charged and exceeds the
   // target, the releases are charged as adaptive instead; plans and target decide this, and they
@@ -46,6 +48,8 @@ class Budget {
 
   History as_charged(History history) const;
   double epsilon_of_plans(const History& history) const;
+  // The epsilon of the private selection of which the ledger is one run's, if it is.
+  std::optional<double> epsilon_of_selection() const;
   void follow(const std::optional<PrivateSelection>& selection) const;
 
   Ledger ledger_;

@@ -33,18 +33,21 @@ Json to_json(const SamplerState& state) {
           {"secure", state.secure},
           {"place", state.index_in_epoch},
           {"pass", state.epoch_began},
+          {"epoch", state.epoch_id},
           {"number", state.number}};
 }
 
 SamplerState sampler_state(const Json& object, const TensorFile& file) {
-  SamplerState state{.event = event_from_json(field<Json>(object, "event").dump()),
-                     .population = field<std::int64_t>(object, "population"),
-                     .expected_batch_size = field<double>(object, "expected_size"),
-                     .secure = field<bool>(object, "secure"),
-                     .index_in_epoch = field<std::int64_t>(object, "place"),
-                     .epoch_began = field<std::uint64_t>(object, "pass"),
-                     .number = field<std::uint64_t>(object, "number"),
-                     .rest = {}};
+  SamplerState state{
+      .event = event_from_json(field<Json>(object, "event").dump()),
+      .population = field<std::int64_t>(object, "population"),
+      .expected_batch_size = field<double>(object, "expected_size"),
+      .secure = field<bool>(object, "secure"),
+      .index_in_epoch = field<std::int64_t>(object, "place"),
+      .epoch_began = field<std::uint64_t>(object, "pass"),
+      .epoch_id = object.contains("epoch") ? field<std::uint64_t>(object, "epoch") : 0,
+      .number = field<std::uint64_t>(object, "number"),
+      .rest = {}};
   const auto rest = file.tensors.find(rest_of_epoch);
   if (rest == file.tensors.end()) return state;
   check(rest->second.dtype() == Dtype::i64, "engine state: {} is {}", rest_of_epoch,

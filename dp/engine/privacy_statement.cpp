@@ -116,7 +116,13 @@ std::string order_words(const History& history) {
          "looking at them, as no largest number was in the ledger before the first";
 }
 
-std::string composition_words(const History& history) {
+std::string composition_words(const History& history,
+                              const std::optional<PrivateSelection>& selection_of_run) {
+  if (selection_of_run)
+    return fmt::format(
+        "one run of a private selection, the best of {:.4g} runs in the mean; epsilon is that of "
+        "the selection",
+        selection_of_run->runs.mean());
   std::string words = order_words(history);
   if (history.selection)
     words += fmt::format(
@@ -144,7 +150,7 @@ PrivacyStatement privacy_statement(const StatementSources& from) {
                       "Whatever is computed from these and from other data, predictions included"},
           .not_covered = not_covered(from.options),
           .notes = {},
-          .composition = composition_words(from.budget.history()),
+          .composition = composition_words(from.budget.history(), from.ledger.selection_of_run()),
           .epsilon_planned = from.budget.epsilon_planned()};
 }
 

@@ -74,7 +74,7 @@ Selected select_privately(
   std::optional<Selected> best;
   for (std::int64_t left = selection.runs.draw(random); left > 0; --left) {
     const std::int64_t setting = random.below(settings);
-    Ledger run = Ledger::of_candidate(ledger.header(), selection.run);
+    Ledger run = Ledger::of_candidate(ledger.header(), selection);
     if (ledger.population()) run.set_population(*ledger.population());
     Candidate result = candidate(setting, run);
     follow(run, ledger);

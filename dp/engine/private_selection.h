@@ -32,14 +32,13 @@ struct Selected {
 // The most that an engine with these options releases, as it would write it into its ledger's plan.
 // Throws std::invalid_argument where Engine does for the options' numbers.
 EventCounts planned_releases(std::int64_t population, const EngineOptions& options,
-                             NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
+                             NeighboringRelation relation);
 
-// The options for the runs of a selection whose epsilon as a whole is at most
-// options.target_epsilon, with a noise multiplier in its place. Throws std::invalid_argument
-// without a target, and when none up to 1e6 meets it.
+// The options for the runs of a selection, in a ledger of this relation, whose epsilon as a whole
+// is at most options.target_epsilon, with a noise multiplier in its place. Throws
+// std::invalid_argument without a target, and when none up to 1e6 meets it.
 EngineOptions options_of_run(std::int64_t population, EngineOptions options,
-                             const TruncatedNegativeBinomial& runs,
-                             NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
+                             const TruncatedNegativeBinomial& runs, NeighboringRelation relation);
 
 // Trains candidates, and returns the best. First the selection is written into the ledger, of which
 // it must be the first release, and stays charged whatever happens. Then a number of runs is drawn
@@ -53,12 +52,12 @@ EngineOptions options_of_run(std::int64_t population, EngineOptions options,
 // 1; after a run, if its ledger is of another population than the selection's; and what `candidate`
 // throws. Then nothing is returned, and no search may follow in this ledger.
 //
-//   const EngineOptions one = options_of_run(n, {.target_epsilon = 3, .steps = 500}, runs);
-//   const Selected best =
-//       select_privately(ledger, 8, {runs, planned_releases(n, one)}, [&](auto setting, auto& run)
-//       {
-//         return train_and_score(rates[setting], run, one);  // Engine(model, optimizer, data, run,
-//         one)
+//   const NeighboringRelation relation = ledger.header().relation;
+//   const EngineOptions one =
+//       options_of_run(n, {.target_epsilon = 3, .steps = 500}, runs, relation);
+//   const Selected best = select_privately(
+//       ledger, 8, {runs, planned_releases(n, one, relation)}, [&](auto setting, auto& run) {
+//         return train_and_score(rates[setting], run, one);  // makes an Engine on `run`
 //       });
 Selected select_privately(
     Ledger& ledger, std::int64_t settings, const PrivateSelection& selection,

@@ -74,8 +74,8 @@ Ledger Ledger::on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledge
   return ledger;
 }
 
-Ledger Ledger::of_candidate(LedgerHeader header, EventCounts most) {
-  return Ledger(std::make_shared<OpenLedger>(std::move(header), std::move(most)));
+Ledger Ledger::of_candidate(LedgerHeader header, const PrivateSelection& selection) {
+  return Ledger(std::make_shared<OpenLedger>(std::move(header), selection));
 }
 
 Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
@@ -126,6 +126,9 @@ const std::string& Ledger::run_id() const { return remote_ ? remote_->run_id : l
 bool Ledger::resumed() const { return remote_ ? remote_->resumed : locked()->resumed(); }
 std::optional<std::int64_t> Ledger::population() const {
   return remote_ ? remote_->population : locked()->contents().population;
+}
+std::optional<PrivateSelection> Ledger::selection_of_run() const {
+  return remote_ ? std::nullopt : locked()->selection_of_run();
 }
 const LedgerHeader& Ledger::header() const {
   return remote_ ? remote_->header : locked()->contents().header;

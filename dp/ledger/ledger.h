@@ -65,8 +65,8 @@ class Ledger {
   // The ranks of a distributed run; null for an ordinary ledger.
   const std::shared_ptr<Ranks>& ranks() const { return ranks_; }
   // The ledger, in memory, of one run of a private selection: it refuses plans and releases beyond
-  // these (select_privately).
-  static Ledger of_candidate(LedgerHeader header, EventCounts most);
+  // selection.run (select_privately).
+  static Ledger of_candidate(LedgerHeader header, const PrivateSelection& selection);
   // Begins another run on this ledger, in memory or by open() of its file. Each engine needs one.
   Ledger new_run() const;
 
@@ -139,6 +139,9 @@ class Ledger {
   bool resumed() const;
   // The declared number of units, as far as was read; nullopt before a run declared it.
   std::optional<std::int64_t> population() const;
+  // The private selection of which this is the ledger of one run (of_candidate); nullopt for
+  // others. What leaves such a run costs what the selection costs.
+  std::optional<PrivateSelection> selection_of_run() const;
   // Unit and relation, as when the ledger was made.
   const LedgerHeader& header() const;
 

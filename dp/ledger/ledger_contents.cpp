@@ -35,7 +35,7 @@ void take_pass(LedgerRun& run, const Reservation& next) {
     return;
   }
   check(next.count == 1, "{} first batches of epochs in one reservation", next.count);
-  const LedgerRun::Pass begun{next.event, next.first_draw, next.event.batches - 1};
+  const LedgerRun::Pass begun{next.event, next.first_draw, next.event.batches - 1, next.epoch_id};
   if (pass == nullptr) {
     run.passes.push_back(begun);
   } else {

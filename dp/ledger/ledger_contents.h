@@ -68,16 +68,17 @@ struct Reservation {
   Event event;                   // the event of each
   std::int64_t count = 0;        // number of releases
   std::uint64_t first_draw = 0;  // number of the first draw
+  std::uint64_t epoch_id = 0;    // EpochPosition::epoch_id of an epoch's first batch; 0: none
 
   // Compares every member.
   bool operator==(const Reservation&) const = default;
 };
 
-// A draw's position in its epoch: the number of the draw that began the epoch, and its index from
-// 0.
+// A draw's position in its epoch.
 struct EpochPosition {
-  std::uint64_t began = 0;          // number of a draw
+  std::uint64_t began = 0;          // number of the draw that began the epoch
   std::int64_t index_in_epoch = 0;  // batches before it in its epoch
+  std::uint64_t epoch_id = 0;       // SampledBatch::epoch_id()
 };
 
 // The releases of one run: a sampler with its mechanism, across all interruptions.
@@ -86,12 +87,13 @@ struct LedgerRun {
   EventCounts events;               // an open reservation counts in full
   std::uint64_t next_draw = 0;      // no draw from here on was used
   std::optional<Reservation> open;  // the last one, until it is settled
-  // The last epoch of a kind, by the event of its first batch: the draw that began it, and the
-  // number of its batches that are charged and not yet released.
+  // The last epoch of a kind, by the event of its first batch: the draw that began it, the
+  // number of its batches that are charged and not yet released, and its id.
   struct Pass {
     Event first;             // of the first batch
     std::uint64_t draw = 0;  // that began it
     std::int64_t left = 0;   // charged and not yet released
+    std::uint64_t id = 0;    // EpochPosition::epoch_id
     // Compares every member.
     bool operator==(const Pass&) const = default;
   };

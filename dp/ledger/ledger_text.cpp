@@ -91,11 +91,13 @@ TruncatedNegativeBinomial runs_of(const Json& selection) {
 void take_run_line(LedgerContents& contents, const Json& object) {
   LedgerRun& run = contents.run(id_field(object, "run"));
   if (object.contains("reserve")) {
-    check_fields(object, 5);
+    const bool has_id = object.contains("epoch");
+    check_fields(object, has_id ? 6 : 5);
     check(object.contains("event"), "no event");
     run.reserve({.event = event_from_json(object["event"].dump()),
                  .count = static_cast<std::int64_t>(whole_number(object, "reserve")),
-                 .first_draw = whole_number(object, "first_draw")});
+                 .first_draw = whole_number(object, "first_draw"),
+                 .epoch_id = has_id ? whole_number(object, "epoch") : 0});
   } else if (object.contains("settle")) {
     check_fields(object, 4);
     run.settle(static_cast<std::int64_t>(whole_number(object, "settle")),
@@ -205,10 +207,12 @@ std::string header_line(const LedgerContents& contents) {
 }
 
 std::string reservation_line(const LedgerRun& run, const Reservation& reservation) {
-  return dump({{"run", run.id},
-               {"reserve", reservation.count},
-               {"first_draw", reservation.first_draw},
-               {"event", OrderedJson::parse(to_json(reservation.event))}});
+  OrderedJson line = {{"run", run.id},
+                      {"reserve", reservation.count},
+                      {"first_draw", reservation.first_draw},
+                      {"event", OrderedJson::parse(to_json(reservation.event))}};
+  if (reservation.epoch_id != 0) line["epoch"] = reservation.epoch_id;
+  return dump(line);
 }
 
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw) {

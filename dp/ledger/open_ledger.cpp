@@ -32,6 +32,9 @@ void check_epoch_position(const LedgerRun& run, const EpochPosition& last, const
   check(pass != nullptr && pass->draw == position.began,
         "record: batch {} of an epoch that began at draw {}, which is not the last one charged",
         position.index_in_epoch, position.began);
+  check(pass->id == position.epoch_id,
+        "record: batch {} of an epoch that began at draw {}, drawn anew since it was charged",
+        position.index_in_epoch, position.began);
   check(last.began != position.began || last.index_in_epoch < position.index_in_epoch,
         "record: batch {} of the epoch that began at draw {} comes after batch {}",
         position.index_in_epoch, position.began, last.index_in_epoch);
@@ -70,14 +73,15 @@ std::int64_t block_of(const Event& event, const LedgerRun& run, std::int64_t max
 
 struct OpenLedger::Shared {
   LedgerCopy copy;
-  std::recursive_mutex mutex = {};       // recursive: a BudgetCheck may call the ledger
-  bool asking = false;                   // a BudgetCheck is running
-  std::optional<EventCounts> most = {};  // all that may be planned or released
+  std::recursive_mutex mutex = {};  // recursive: a BudgetCheck may call the ledger
+  bool asking = false;              // a BudgetCheck is running
+  // The selection of which this is one run: it may plan and release no more.
+  std::optional<PrivateSelection> selection = {};
 };
 
-OpenLedger::OpenLedger(LedgerHeader header, std::optional<EventCounts> most)
+OpenLedger::OpenLedger(LedgerHeader header, std::optional<PrivateSelection> selection)
     : OpenLedger(LedgerFile(), 1) {
-  shared_->most = std::move(most);
+  shared_->selection = std::move(selection);
   text().contents.id = new_id();
   text().contents.header = std::move(header);
 }
@@ -150,23 +154,26 @@ void OpenLedger::record(const Event& event, std::uint64_t draw, const BudgetChec
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
   if (position) check_epoch_position(run(), last_, event, *position);
-  if (shared_->most) {
+  if (shared_->selection) {
     EventCounts after = events();
     add_releases(after, event, 1);
     check_most("record", after);
   }
-  if (!open_ || !open_->covers(event, draw)) reserve(event, draw, budget_check);
+  if (!open_ || !open_->covers(event, draw))
+    reserve(event, draw, position ? position->epoch_id : 0, budget_check);
   ++open_->used;
   open_->next_draw = draw + 1;
   if (position && event.batches > 1) last_ = *position;
 }
 
-void OpenLedger::reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check) {
+void OpenLedger::reserve(const Event& event, std::uint64_t draw, std::uint64_t epoch_id,
+                         const BudgetCheck& budget_check) {
   const LedgerFile::Lock lock = file().lock();
   shared_->copy.refresh(run_);
   const LedgerContents before = settled();
   LedgerContents next = before;
-  Reservation reservation{event, block_of(event, next.run(run_), block_), draw};
+  Reservation reservation{event, block_of(event, next.run(run_), block_), draw,
+                          event.paid ? 0 : epoch_id};
   next.run(run_).reserve(reservation);
   while (!admitted(budget_check, next, shared_->asking)) {
     check(reservation.count > 1, "record: the budget allows no more: {} releases by all runs",
@@ -229,7 +236,7 @@ bool OpenLedger::plan(const EventCounts& max) {
 
 void OpenLedger::select(const PrivateSelection& selection) {
   check_usable();
-  check(!shared_->most, "ledger: a private selection within a run of another one");
+  check(!shared_->selection, "ledger: a private selection within a run of another one");
   const LedgerFile::Lock lock = file().lock();
   shared_->copy.refresh(run_);
   LedgerContents next = text().contents;
@@ -277,6 +284,9 @@ LedgerPosition OpenLedger::position() {
           .checksum = text().checksum};
 }
 
+const std::optional<PrivateSelection>& OpenLedger::selection_of_run() const {
+  return shared_->selection;
+}
 const LedgerContents& OpenLedger::contents() const { return text().contents; }
 std::recursive_mutex& OpenLedger::mutex() const { return shared_->mutex; }
 std::int64_t OpenLedger::lines_of_others() const { return shared_->copy.lines_of_others(); }
@@ -310,10 +320,11 @@ void OpenLedger::check_usable() const {
 }
 
 void OpenLedger::check_most(const char* op, const EventCounts& releases) const {
-  if (!shared_->most) return;
+  if (!shared_->selection) return;
+  const EventCounts& most = shared_->selection->run;
   for (const auto& [event, count] : releases) {
-    const auto found = std::ranges::find(*shared_->most, event, &EventCounts::value_type::first);
-    const std::int64_t allowed = found == shared_->most->end() ? 0 : found->second;
+    const auto found = std::ranges::find(most, event, &EventCounts::value_type::first);
+    const std::int64_t allowed = found == most.end() ? 0 : found->second;
     check(count <= allowed,
           "{}: {} releases of {}, of which a run of this private selection may make {}", op, count,
           to_json(event), allowed);

@@ -22,8 +22,8 @@ class OpenLedger {
  public:
   using BudgetCheck = std::function<bool(const History& after)>;
 
-  // A ledger in memory; with `most`, one that refuses to hold more.
-  explicit OpenLedger(LedgerHeader header, std::optional<EventCounts> most = {});
+  // A ledger in memory; with a selection that of one of its runs, which refuses to hold more.
+  explicit OpenLedger(LedgerHeader header, std::optional<PrivateSelection> selection = {});
   OpenLedger(LedgerFile file, std::int64_t block);
   static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
                                             std::int64_t block);
@@ -52,6 +52,7 @@ class OpenLedger {
   std::uint64_t next_draw() const;
   const std::string& run_id() const { return run_; }
   bool resumed() const { return resumed_; }
+  const std::optional<PrivateSelection>& selection_of_run() const;
   const LedgerContents& contents() const;
   // The mutex of all runs on one ledger in memory.
   std::recursive_mutex& mutex() const;
@@ -72,7 +73,8 @@ class OpenLedger {
   const LedgerRun& run() const;
   void check_usable() const;
   void check_most(const char* op, const EventCounts& releases) const;
-  void reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check);
+  void reserve(const Event& event, std::uint64_t draw, std::uint64_t epoch_id,
+               const BudgetCheck& budget_check);
   LedgerContents settled() const;
   std::string settlement();
 

@@ -52,7 +52,7 @@ void Mechanism::record(const SampledBatch& draw, const Ranks* ranks, Ledger& led
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
   ledger.record(event(draw.event()), draw.number(), budget_check,
-                EpochPosition{draw.epoch_began(), draw.index_in_epoch()});
+                EpochPosition{draw.epoch_began(), draw.index_in_epoch(), draw.epoch_id()});
 }
 
 namespace {

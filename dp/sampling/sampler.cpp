@@ -5,8 +5,16 @@
 
 #include "core/error.h"
 #include "core/io/xxh64.h"
+#include "core/random/secret_random.h"
 
 namespace sotto::inline dp {
+
+namespace {
+
+// From 1 up to 2^53 - 1, which every reader of JSON holds.
+std::uint64_t new_epoch_id() { return 1 + (SecretRandom().word() >> 11) % ((1ULL << 53) - 1); }
+
+}  // namespace
 
 UnitDigest& UnitDigest::operator+=(const UnitDigest& other) {
   units += other.units;
@@ -58,8 +66,12 @@ SampledBatch Sampler::draw() {
   draw.population_ = population_;
   draw.number_ = number_;
   draw.index_in_epoch_ = index_in_epoch;
-  if (index_in_epoch == 0) epoch_began_ = number_;
+  if (index_in_epoch == 0) {
+    epoch_began_ = number_;
+    epoch_id_ = event_.batches > 1 ? new_epoch_id() : 0;
+  }
   draw.epoch_began_ = epoch_began_;
+  draw.epoch_id_ = epoch_id_;
   draw.secure_ = secure();
   seek(index_in_epoch + 1, number_ + 1);
   return draw;
@@ -72,6 +84,7 @@ SamplerState Sampler::state() const {
           .secure = secure(),
           .index_in_epoch = index_in_epoch_,
           .epoch_began = epoch_began_,
+          .epoch_id = epoch_id_,
           .number = number_,
           .rest = rest(index_in_epoch_)};
 }
@@ -91,6 +104,7 @@ void Sampler::load_state(const SamplerState& state) {
   check(state.secure || !secure(), "Sampler: a state of seeded batches for secret ones");
   load_rest(state.index_in_epoch, state.rest);
   epoch_began_ = state.epoch_began;
+  epoch_id_ = state.epoch_id;
   seek(state.index_in_epoch, state.number);
 }
 

@@ -55,6 +55,9 @@ class SampledBatch {
   std::int64_t index_in_epoch() const { return index_in_epoch_; }
   // The number of the draw that began the epoch.
   std::uint64_t epoch_began() const { return epoch_began_; }
+  // A random number of the epoch's assignment of units to batches, by which a ledger refuses
+  // batches of another one; 0 for epochs of one batch.
+  std::uint64_t epoch_id() const { return epoch_id_; }
   // Returns whether the batch was drawn with unpredictable randomness.
   bool secure() const { return secure_; }
   // Consecutive spans of at most `limit` units; one empty span when there are no units.
@@ -71,6 +74,7 @@ class SampledBatch {
   std::uint64_t number_ = 0;
   std::int64_t index_in_epoch_ = 0;
   std::uint64_t epoch_began_ = 0;
+  std::uint64_t epoch_id_ = 0;
   bool secure_ = false;
   std::optional<UnitDigest> told_;  // where units_ are not all
 };
@@ -84,6 +88,7 @@ struct SamplerState {
   bool secure = false;              // SampledBatch::secure() of its draws
   std::int64_t index_in_epoch = 0;  // batches of the epoch already drawn
   std::uint64_t epoch_began = 0;    // number of the draw that began the epoch
+  std::uint64_t epoch_id = 0;       // SampledBatch::epoch_id() of its batches
   std::uint64_t number = 0;         // of the next draw
   // remaining assignment of an epoch that is drawn at its start (EpochSampler)
   std::vector<std::int64_t> rest;
@@ -126,8 +131,9 @@ class Sampler {
   // The state for a training checkpoint; SECRET.
   SamplerState state() const;
   // Continues from a state, also within an epoch, with the same draw numbers: the ledger refuses
-  // batches that were released since. Throws std::invalid_argument, with nothing changed, unless
-  // the state is possible, of a sampler like this one, and secure if this one is.
+  // batches that were released since, and the rest of an epoch that is drawn anew. Throws
+  // std::invalid_argument, with nothing changed, unless the state is possible, of a sampler like
+  // this one, and secure if this one is.
   void load_state(const SamplerState& state);
 
  protected:
@@ -153,6 +159,7 @@ class Sampler {
   Event event_;
   std::int64_t index_in_epoch_ = 0;  // up to event_.batches, where the epoch is over
   std::uint64_t epoch_began_ = 0;
+  std::uint64_t epoch_id_ = 0;
   std::uint64_t number_ = 0;
 };
 

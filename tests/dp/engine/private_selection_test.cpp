@@ -17,6 +17,7 @@ namespace sotto {
 namespace {
 
 constexpr double delta = 1e-5;
+constexpr NeighboringRelation relation = NeighboringRelation::add_or_remove_one;
 const PrivateSelection selection{{.eta = 1, .gamma = 0.2}, {{sampled, 5}}};
 
 // The candidate of a setting that releases nothing and has this score.
@@ -37,10 +38,10 @@ Candidate trained(double rate, const Ledger& run, const EngineOptions& options) 
 }  // namespace
 
 TEST_CASE("a selection is in the ledger before its first run, and is its whole cost") {
-  const EngineOptions one =
-      options_of_run(population, private_options(), TruncatedNegativeBinomial::with_mean(3));
+  const EngineOptions one = options_of_run(population, private_options(),
+                                           TruncatedNegativeBinomial::with_mean(3), relation);
   const PrivateSelection of{TruncatedNegativeBinomial::with_mean(3),
-                            planned_releases(population, one)};
+                            planned_releases(population, one, relation)};
   CHECK(total_releases(of.run) == 3);
   Ledger ledger;
   std::vector<double> charged;
@@ -127,7 +128,7 @@ TEST_CASE("a run that would release more than was charged is refused when its en
     CAPTURE(which);
     ledger = Ledger();
     const auto search = [&] {
-      select_privately(ledger, 1, {selection.runs, planned_releases(population, charged)},
+      select_privately(ledger, 1, {selection.runs, planned_releases(population, charged, relation)},
                        [&](std::int64_t, const Ledger& run) {
                          Training t;
                          Engine engine = t.engine(run, more);
@@ -157,7 +158,7 @@ TEST_CASE("runs on other data than the ledger's, or with seeded noise, are not h
   Ledger ledger;
   ledger.set_population(population + 1);
   const EngineOptions one{.noise_multiplier = 2, .steps = 3, .logical_batch = 20};
-  const PrivateSelection of{selection.runs, planned_releases(population, one)};
+  const PrivateSelection of{selection.runs, planned_releases(population, one, relation)};
   const auto search = [&](Ledger& in) {
     select_privately(in, 1, of,
                      [&](std::int64_t, const Ledger& run) { return trained(0.1, run, one); });
@@ -170,6 +171,25 @@ TEST_CASE("runs on other data than the ledger's, or with seeded noise, are not h
     return trained(0.1, run, one);
   });
   CHECK(marked.reasons() == std::vector<std::string>{"a test"});
+}
+
+TEST_CASE("a run's statement has the epsilon of the selection") {
+  const EngineOptions one{.noise_multiplier = 2, .steps = 3, .logical_batch = 20};
+  const PrivateSelection of{selection.runs, planned_releases(population, one, relation)};
+  const double whole = selection_epsilon(of, delta);
+  Ledger ledger;
+  select_privately(ledger, 1, of, [&](std::int64_t, const Ledger& run) {
+    Training t;
+    Engine engine = t.engine(run, one);
+    t.step(engine);
+    const PrivacyStatement statement = engine.report();
+    CHECK(statement.epsilon == whole);
+    CHECK(statement.epsilon_planned == whole);
+    CHECK(engine.epsilon() == whole);
+    CHECK(epsilon(run, delta) == whole);
+    CHECK(statement.composition.find("one run of a private selection, the best of 5 runs") == 0);
+    return scored(0);
+  });
 }
 
 TEST_CASE("an engine's statement after a selection tells of it") {

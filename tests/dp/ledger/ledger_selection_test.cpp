@@ -105,7 +105,7 @@ TEST_CASE("a budget counts a selection, also one that is written after it was fi
 }
 
 TEST_CASE("a run's ledger refuses plans and releases beyond those of its selection") {
-  Ledger run = Ledger::of_candidate({}, {{sampled, 2}});
+  Ledger run = Ledger::of_candidate({}, {selection.runs, {{sampled, 2}}});
   CHECK(throws([&] { run.plan({{sampled, 3}}); }, "plan: 3 releases"));
   CHECK(throws([&] { run.plan({{everybody, 1}}); }, "may make 0"));
   CHECK(run.plan({{sampled, 2}}));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "dp/accounting/budget.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/rdp/rdp_accountant.h"
 #include "tests/support/catch.h"
@@ -66,6 +67,25 @@ TEST_CASE("epsilon of a ledger is that of its events, and infinite without secre
   CHECK(epsilon(ledger, 1e-5) < accountant.epsilon(1e-5));
   ledger.mark_not_private("seeded noise");
   CHECK(epsilon(ledger, 1e-5) == std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("epsilon of a ledger is for the ledger's relation, and for no other") {
+  Ledger replaced({.relation = NeighboringRelation::replace_one});
+  record(replaced, sampled, 500);
+  for (const AccountantKind kind : {AccountantKind::pld, AccountantKind::rdp}) {
+    const auto own = accountant_factory(kind, NeighboringRelation::replace_one);
+    const auto accountant = own();
+    accountant->compose(sampled, 500);
+    CHECK(epsilon(replaced, 1e-5, kind) == accountant->epsilon(1e-5));
+    CHECK(epsilon(replaced, 1e-5, own) == accountant->epsilon(1e-5));
+    Ledger added;
+    record(added, sampled, 500);
+    CHECK(epsilon(replaced, 1e-5, kind) > 1.2 * epsilon(added, 1e-5, kind));
+    const char* why =
+        "an accountant for \"add or remove one\", where the ledger is for \"replace one\"";
+    CHECK(throws([&] { epsilon(replaced, 1e-5, accountant_factory(kind)); }, why));
+    CHECK(throws([&] { Budget(replaced, accountant_factory(kind), 1e-5, 3); }, why));
+  }
 }
 
 TEST_CASE("a draw cannot be released twice") {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "dp/ledger/ledger.h"
 #include "tests/support/catch.h"
+#include "tests/support/ledger_files.h"
 #include "tests/support/statistics.h"
 #include "tests/support/throws.h"
 
@@ -158,6 +160,43 @@ void check_state(S sampler, S other) {
 TEST_CASE("a state within an epoch continues it") {
   check_state(PartitionSampler(24, 5, seeded(9)), PartitionSampler(24, 5, seeded(10)));
   check_state(BallsAndBinsSampler(24, 5, seeded(9)), BallsAndBinsSampler(24, 5, seeded(10)));
+}
+
+TEST_CASE("an epoch that is drawn anew is not paid by the one that was charged") {
+  for (const bool balls : {false, true}) {
+    const auto sampler = [&]() -> std::unique_ptr<Sampler> {
+      if (balls) return std::make_unique<BallsAndBinsSampler>(20, 4);
+      return std::make_unique<PartitionSampler>(20, 5);
+    };
+    const Place place;
+    const auto record = [](Ledger& ledger, const SampledBatch& draw) {
+      Event event = draw.event();
+      event.noise_multiplier = 1;
+      ledger.record(event, draw.number(), {},
+                    EpochPosition{draw.epoch_began(), draw.index_in_epoch(), draw.epoch_id()});
+    };
+    const auto one = sampler(), two = sampler();
+    const SamplerState before = one->state();
+    std::optional<SamplerState> within;
+    LedgerPosition mark;
+    {
+      Ledger ledger = Ledger::create(place.path(), {.relation = NeighboringRelation::replace_one});
+      mark = ledger.position();
+      record(ledger, one->draw());
+      record(ledger, one->draw());
+      within = one->state();
+    }
+    Ledger ledger = Ledger::resume(place.path(), mark);
+    // The same draw numbers, other batches.
+    two->load_state(before);
+    CHECK_THROWS_AS(record(ledger, two->draw()), std::invalid_argument);
+    two->draw();
+    CHECK(throws([&] { record(ledger, two->draw()); }, "drawn anew since it was charged"));
+    // The rest of the batches.
+    two->load_state(*within);
+    record(ledger, two->draw());
+    CHECK(ledger.releases() == 3);
+  }
 }
 
 TEST_CASE("a state that is no rest of an epoch is refused and changes nothing") {
