@@ -128,6 +128,7 @@ void Communication::receive(const Link::Notice& notice) {
       break;
     case NoticeKind::end:
       peer.ended = true;
+      peer.ended_at = peer.heard;
       peer.doing = "has ended its run";
       match(from);
       break;
@@ -231,6 +232,22 @@ void Communication::watch(RankClock::time_point now) {
                           duration<double>(now - peer.heard).count()));
   }
   watch_operations(now);
+  watch_ended(now);
+}
+
+// A link may say that a block was sent after the rank that has taken it said that it ended.
+void Communication::watch_ended(RankClock::time_point now) {
+  for (int k = 0; k < link_.size() && !ended_; ++k) {
+    const Peer& peer = peers_[static_cast<std::size_t>(k)];
+    if (!peer.ended || now - peer.ended_at <= seconds(limits_.silence_seconds)) continue;
+    const auto waiting =
+        std::find_if(operations_.begin(), operations_.end(), [&](const auto& operation) {
+          return !operation->parts[static_cast<std::size_t>(k)].done();
+        });
+    if (waiting != operations_.end())
+      fail(k, fmt::format("has ended its run, where rank {} is at {}", link_.rank(),
+                          (*waiting)->text()));
+  }
 }
 
 void Communication::watch_operations(RankClock::time_point now) {
@@ -252,6 +269,14 @@ void Communication::watch_operations(RankClock::time_point now) {
 
 // Others may still have bytes to take from this rank.
 void Communication::close() {
+  for (int k = 0; k < link_.size() && !ended_; ++k) {
+    const Peer& peer = peers_[static_cast<std::size_t>(k)];
+    if (!peer.early.empty() && peer.expected.empty())
+      fail(link_.rank(),
+           fmt::format("has ended its run, where rank {} is at {}", k, text_of(peer.early.front())),
+           true);
+  }
+  if (ended_) return;
   if (!operations_.empty()) return;
   if (!std::exchange(said_end_, true)) notify_others({.kind = NoticeKind::end}, "");
   int left = 0;

@@ -31,6 +31,7 @@ class Communication {
     RankClock::time_point heard = RankClock::now();
     std::string doing = "not heard from yet";
     bool ended = false;
+    RankClock::time_point ended_at{};
   };
 
   bool try_step();
@@ -43,6 +44,8 @@ class Communication {
   void beat(RankClock::time_point now);
   void watch(RankClock::time_point now);
   void watch_operations(RankClock::time_point now);
+  // Fails operations that wait for a rank that has ended.
+  void watch_ended(RankClock::time_point now);
   void close();
   void fail_apart(int rank, const std::string& theirs, const std::string& ours);
   // by_itself: the rank said so itself, and others did not find it.

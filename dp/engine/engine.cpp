@@ -10,11 +10,12 @@ namespace sotto::inline dp {
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population,
                const Ledger& ledger, const EngineOptions& options)
-    : parts_(Parts::make(model, optimizer, population, ledger, options)) {}
+    : parts_(Parts::make(model, optimizer, population, nullptr, ledger, options)) {}
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                const Ledger& ledger, const EngineOptions& options)
-    : Engine(model, optimizer, data.unit_count(), ledger, with_units_of(data, options)) {}
+    : parts_(Parts::make(model, optimizer, data.unit_count(), &data, ledger,
+                         with_units_of(data, options))) {}
 
 Engine::~Engine() = default;
 

@@ -39,6 +39,7 @@ namespace sotto::inline dp {
 struct StepReport {
   std::int64_t step = 0;                       // number of steps made, this one included
   const ClipStatistics* statistics = nullptr;  // valid until the next step
+  std::vector<double> bounds = {};             // clip bounds of this step, by group
 };
 
 // A query for means of bounded values over randomly drawn units, such as the loss or the accuracy
@@ -92,7 +93,8 @@ class Engine {
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
          const EngineOptions& options);
   // An engine for a data set: its units are the population and give options.rows_of_unit
-  // (with_units_of). The loss is called with numbers of its samples.
+  // (with_units_of). The loss is called with numbers of its samples. On several ranks it must be
+  // the same everywhere, unless each unit has an owner.
   Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data, const Ledger& ledger,
          const EngineOptions& options);
   Engine(const Engine&) = delete;

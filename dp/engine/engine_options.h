@@ -64,8 +64,9 @@ struct EngineOptions {
   std::string unit = LedgerHeader{}.unit;
   // Returns the rows of a unit: all records of a user, or one record several times, to be augmented
   // differently. Unset: unit k is row k. A unit without rows has a gradient of zero. A row must not
-  // belong to two units: each batch is checked, and populations of up to 2^20 units also when the
-  // engine is made. Two rows that hold equal records are not detected.
+  // belong to two units: each batch is checked (on several ranks each rank's part of it), and when
+  // the engine is made all units, of up to 2^20 units or on several ranks. Two rows that hold equal
+  // records are not detected.
   std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit = {};
   // A unit's gradient is the mean of its rows' gradients instead of their sum (De et al. 2022).
   bool mean_of_rows = false;

@@ -16,7 +16,7 @@ namespace sotto::inline dp {
 namespace {
 
 EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
-                        const Ledger& ledger, const EngineOptions& options) {
+                        const Dataset* data, const Ledger& ledger, const EngineOptions& options) {
   EngineOptions checked = options;
   if (!checked.ranks) checked.ranks = ledger.ranks();
   std::vector<std::string> problems =
@@ -25,7 +25,7 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
     check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
     return checked;
   }
-  check_agreement(model, optimizer, population, checked, ledger, std::move(problems));
+  check_agreement(model, optimizer, population, data, checked, ledger, std::move(problems));
   // The others are told the noise multiplier that rank 0 calibrates.
   if (checked.ranks->rank() != 0) checked.noise_multiplier = options.noise_multiplier.value_or(1);
   return checked;
@@ -63,9 +63,10 @@ ClipOptions clip_options(const EngineOptions& options, const Sampler& sampler) {
 }  // namespace
 
 std::unique_ptr<Engine::Parts> Engine::Parts::make(nn::Module& model, nn::Optimizer& optimizer,
-                                                   std::int64_t population, const Ledger& ledger,
+                                                   std::int64_t population, const Dataset* data,
+                                                   const Ledger& ledger,
                                                    const EngineOptions& options) {
-  const EngineOptions checked = validated(model, optimizer, population, ledger, options);
+  const EngineOptions checked = validated(model, optimizer, population, data, ledger, options);
   std::unique_ptr<Parts> parts;
   const auto construct = [&] {
     parts = std::make_unique<Parts>(model, optimizer, population, ledger, checked);
@@ -233,13 +234,14 @@ StepReport Engine::Parts::step(const Loss& loss) {
   follow_bound_schedule();
   plan_memory(loss);
   const memory::LimitScope limit(options.memory.limit, memory::device_of(optimizer));
+  std::vector<double> bounds = clipper.bounds();
   const NoisyGradient released = release(loss);
   // Prefetches the next step's noise, except under a memory limit, whose planner does not count it.
   if (options.memory.limit == 0) mechanism->prefetch();
   phases.stop();
   ++steps_made;
   adapt(released);
-  return {.step = steps_made, .statistics = &clipper.statistics()};
+  return {steps_made, &clipper.statistics(), std::move(bounds)};
 }
 
 void Engine::Parts::share_progress() {
@@ -287,7 +289,7 @@ StepReport Engine::Parts::step_together(const Loss& loss) {
     deny_together(before, releases);
     throw;
   }
-  return {.step = steps_made, .statistics = &clipper.statistics()};
+  return {steps_made, &clipper.statistics(), std::move(drawn.first.bounds)};
 }
 
 // The ledger has refused the step that every rank has computed.

@@ -19,10 +19,10 @@ namespace sotto::inline dp {
 
 // The parts of an engine, and its steps without the lock.
 struct Engine::Parts {
-  // Checks the options; with several ranks collective.
+  // Checks the options; with several ranks collective, and their data sets, if not null, too.
   static std::unique_ptr<Parts> make(nn::Module& model, nn::Optimizer& optimizer,
-                                     std::int64_t population, const Ledger& ledger,
-                                     const EngineOptions& options);
+                                     std::int64_t population, const Dataset* data,
+                                     const Ledger& ledger, const EngineOptions& options);
   Parts(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
         const EngineOptions& checked);
 

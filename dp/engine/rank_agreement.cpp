@@ -59,6 +59,12 @@ std::string rows_text(std::int64_t population, const EngineOptions& options) {
   return hash(std::as_bytes(std::span(all)));
 }
 
+// A unit may be computed by any rank: its samples must be the same on each.
+std::string data_text(const Dataset* data, const EngineOptions& options) {
+  if (data == nullptr) return "unset";
+  return options.owner_of_unit ? "of owned units" : fmt::format("{:016x}", data->hash());
+}
+
 // The bits of products, convolutions and exponentials, which differ between kinds of processors and
 // between libraries. A unit may be computed by one rank or by another, so they must be equal.
 std::string arithmetic(Device device) {
@@ -228,11 +234,12 @@ void compare(const Said& rank_0, const Said& other, std::size_t rank,
 
 // The facts that all ranks must have in common.
 std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
-                               std::int64_t population, const EngineOptions& options,
-                               const Ledger& ledger) {
+                               std::int64_t population, const Dataset* data,
+                               const EngineOptions& options, const Ledger& ledger) {
   const Device device = memory::device_of(optimizer);
   std::vector<Fact> facts{{"library's version", library_version},
                           {"ledger's run", ledger.run_id()},
+                          {"hash of the data set", data_text(data, options)},
                           {"device", device_text(device)},
                           {"arithmetic", arithmetic(device)}};
   add_privacy(facts, options);
@@ -260,6 +267,9 @@ std::vector<std::string> rank_problems(const nn::Optimizer& optimizer, const Eng
         value.shape(), name(device)));
   }
   refuse(options.noise != GaussianNoise::discretized, "floating-point noise on several ranks");
+  refuse(options.owner_of_unit && options.memory.limit > 0,
+         "a memory limit where each unit has an owner: rows of other ranks' units would be tried "
+         "(physical_batch instead)");
   refuse(options.rows_of_unit && options.memory.accumulation,
          "accumulation of units of several rows on several ranks (physical_batch instead)");
   return problems;
@@ -268,13 +278,13 @@ std::vector<std::string> rank_problems(const nn::Optimizer& optimizer, const Eng
 }  // namespace
 
 void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
-                     const EngineOptions& options, const Ledger& ledger,
+                     const Dataset* data, const EngineOptions& options, const Ledger& ledger,
                      std::vector<std::string> problems) {
   const std::vector<std::string> more = rank_problems(optimizer, options, ledger);
   problems.insert(problems.end(), more.begin(), more.end());
   Said own{{}, problems, {}};
   try {
-    own.facts = facts_of_run(model, optimizer, population, options, ledger);
+    own.facts = facts_of_run(model, optimizer, population, data, options, ledger);
     own.owned = owned_units(population, options);
   } catch (const std::exception& error) {
     own.problems.emplace_back(error.what());  // of a function of the user's

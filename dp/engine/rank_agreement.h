@@ -7,16 +7,18 @@
 
 #include "dp/engine/engine_options.h"
 #include "dp/ledger/ledger.h"
+#include "nn/data/dataset.h"
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
 
 namespace sotto::inline dp {
 
 // Throws the same std::invalid_argument on every rank, naming rank and value, if options, ledgers,
-// parameters, their values or the optimizer's rules differ, if the ranks cannot do what the options
-// say, or if a rank has problems. Collective: options.ranks.
+// data sets, parameters, their values or the optimizer's rules differ, if the ranks cannot do what
+// the options say, or if a rank has problems. A null `data` is not compared, nor is one of which
+// each rank has its own units (EngineOptions::owner_of_unit). Collective: options.ranks.
 void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
-                     const EngineOptions& options, const Ledger& ledger,
+                     const Dataset* data, const EngineOptions& options, const Ledger& ledger,
                      std::vector<std::string> problems);
 
 }  // namespace sotto::inline dp

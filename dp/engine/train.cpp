@@ -20,6 +20,25 @@ Ledger open_ledger(const std::string& path, const TrainOptions& options) {
   return Ledger::create(path, {.unit = options.engine.unit});
 }
 
+// Whether a run left its ledger or checkpoint, as this rank sees it.
+bool has_files(const std::string& ledger, const TrainOptions& options) {
+  return std::filesystem::exists(ledger) ||
+         (!options.save.empty() && std::filesystem::exists(options.save));
+}
+
+// On rank 0 of several, the ranks that see files of an earlier run: on another host, the disk may
+// be another one. Collective.
+std::vector<std::size_t> ranks_with_files(const std::string& ledger, const TrainOptions& options) {
+  std::vector<std::size_t> ranks;
+  if (!options.engine.ranks) return ranks;
+  const auto seen = std::byte{has_files(ledger, options)};
+  const auto all = options.engine.ranks->collect("train: files", std::span(&seen, 1));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == std::vector{std::byte{1}}) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 // Rank 0's answer, on every rank; without ranks (null) the answer.
 bool told(const std::shared_ptr<Ranks>& ranks, const char* place,
           const std::function<bool()>& answer) {
@@ -67,7 +86,13 @@ void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                        const std::string& ledger, const TrainOptions& options,
                        const TrainLoss& loss, const OnStep& on_step) {
-  const auto open = [&] { return open_ledger(ledger, options); };
+  const auto open = [&, seen_by = ranks_with_files(ledger, options)] {
+    check(seen_by.empty() || has_files(ledger, options),
+          "train: {} or {} is there for rank {}, and not for rank 0, which would begin a ledger of "
+          "its own: earlier releases would not count",
+          ledger, options.save.empty() ? "its checkpoint" : options.save, seen_by.front());
+    return open_ledger(ledger, options);
+  };
   return train(model, optimizer, data, Ledger::on_rank_0(options.engine.ranks, open), options, loss,
                on_step);
 }

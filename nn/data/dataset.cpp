@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/io/unnamed_file.h"
+#include "core/io/xxh64.h"
 #include "core/join.h"
 #include "core/random/philox.h"
 #include "core/threads/parallel.h"
@@ -137,6 +138,20 @@ Dataset Dataset::batch(std::span<const std::int64_t> rows) const {
   Dataset y = map([&](const Tensor& x) { return gather(x, rows); });
   y.units = units_of(rows);
   return y;
+}
+
+std::uint64_t Dataset::hash(std::uint64_t seed) const {
+  const auto bytes_of = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  std::uint64_t hash = xxh64(bytes_of(units), seed);
+  const auto add = [&](const std::string& what, const Tensor& x) {
+    if (!x.defined()) return;
+    hash = xxh64(bytes_of(fmt::format("{} {} {}", what, name(x.dtype()), x.shape())), hash);
+    hash = xxh64({x.view().as<const std::byte>(), x.bytes()}, hash);
+  };
+  add("inputs", inputs);
+  add("targets", targets);
+  for (const auto& [field, values] : fields) add("field " + field, values);
+  return hash;
 }
 
 std::vector<std::int64_t> Dataset::units_of(std::span<const std::int64_t> rows) const {

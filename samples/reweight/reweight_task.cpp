@@ -195,6 +195,7 @@ Dataset ReweightTask::clean_rows(samples::Data& data, const Settings& s) const {
 samples::Data ReweightTask::load(const Settings& s) {
   samples::Data data = all_rows(s);
   Dataset clean = clean_rows(data, s);
+  data.hash_of_rest = clean.hash();
   data.train = at_most(data.train, s.train_size);
   if (imbalance_ > 1)
     data.train = make_long_tailed(data.train, network_.classes, imbalance_, s.seed);

@@ -33,6 +33,7 @@ class CommandLine;
 
 struct Data {
   Dataset train, test;
+  std::uint64_t hash_of_rest = 0;  // of other data that the task has read (Dataset::hash)
 };
 
 // A setting of a task by its name in checkpoints and reports.

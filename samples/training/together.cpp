@@ -84,18 +84,6 @@ json told(Ranks& ranks, const json& of_rank_0) {
   return json::parse(text_of(ranks.tell("programs: decision", bytes_of(text))));
 }
 
-std::uint64_t hash_of(const Tensor& x, std::uint64_t seed) {
-  if (!x.defined()) return seed;
-  const std::string shape = fmt::format("{} {}", name(x.dtype()), x.shape());
-  return xxh64({x.view().as<const std::byte>(), x.bytes()}, xxh64(bytes_of(shape), seed));
-}
-
-std::uint64_t hash_of(const Dataset& data, std::uint64_t seed) {
-  std::uint64_t hash = hash_of(data.targets, hash_of(data.inputs, seed));
-  for (const auto& [name, field] : data.fields) hash = hash_of(field, xxh64(bytes_of(name), hash));
-  return xxh64(std::as_bytes(std::span(data.units)), hash);
-}
-
 }  // namespace
 
 void together(Ranks& ranks, const std::function<void()>& f) {
@@ -157,7 +145,7 @@ Checkpoint told_checkpoint(Ranks& ranks, const std::function<Checkpoint()>& load
 }
 
 std::string fingerprint(const Data& data) {
-  return fmt::format("{:016x}", hash_of(data.test, hash_of(data.train, 0)));
+  return fmt::format("{:016x}", data.test.hash(data.train.hash(data.hash_of_rest)));
 }
 
 }  // namespace sotto::samples

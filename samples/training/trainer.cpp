@@ -246,12 +246,11 @@ std::string Trainer::captured() const {
 }
 
 StepFacts Trainer::private_step() {
-  std::vector<double> bounds;
-  for (const ClipGroup& group : engine_->clipper().groups()) bounds.push_back(group.bound);
-  const StepReport report = engine_->step(
+  StepReport report = engine_->step(
       [&](Tape& tape, std::span<const std::int64_t> rows) { return losses(tape, rows); });
   const ClipStatistics& statistics = *report.statistics;
-  return {statistics.loss_sum, statistics.rows, statistics.units, &statistics, std::move(bounds)};
+  return {statistics.loss_sum, statistics.rows, statistics.units, &statistics,
+          std::move(report.bounds)};
 }
 
 std::span<const std::int64_t> Trainer::own_part(std::span<const std::int64_t> samples) const {

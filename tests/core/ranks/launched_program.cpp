@@ -151,6 +151,14 @@ void throw_error() { throw std::out_of_range("no such sample"); }
 
 void other_place(Ranks& ranks) { exchange(ranks, ranks.rank() == 1 ? "weights" : "sums", 8); }
 
+// Rank 1 sends what rank 0 ends without taking.
+std::function<void(Ranks&)> untaken(std::size_t bytes) {
+  return [=](Ranks& ranks) {
+    exchange(ranks, "first", 1000);
+    if (ranks.rank() == 1) ranks.collect("losses", block(1, 0, bytes));
+  };
+}
+
 // As when rank 0 cannot write, and tells the others before all throw.
 void fail_together(Ranks& ranks) {
   exchange(ranks, "first", 1000);
@@ -168,6 +176,8 @@ int main(int argc, char** argv) {
       {"large", large},
       {"idle", idle},
       {"place", other_place},
+      {"untaken", untaken(8)},
+      {"untaken_large", untaken(std::size_t{1} << 22)},
       {"fail_together", fail_together},
       {"throw", on_rank_1(throw_error)},
       {"throw_beside", on_rank_1(throw_error, true)},

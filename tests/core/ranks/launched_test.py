@@ -65,6 +65,8 @@ FAILURES = {
     "uncaught": r"rank 1 of 3 on \S+: no such sample",
     "exit": r"rank 1 of 3 on \S+: called exit before its run had ended",
     "place": r"rank \d of 3 on \S+: is at operation 1, exchange \"(sums|weights)\", where",
+    "untaken": r"rank 0 of 3 on \S+: has ended its run, where rank 1 is at operation 2, collect \"losses\"",
+    "untaken_large": r"rank 0 of 3 on \S+: has ended its run, where rank 1 is at operation 2, collect \"losses\"",
     "stop": r"rank 1 of 3 on \S+: was not heard from for .* dead, stopped or unreachable",
     "stop_beside": r"rank 1 of 3 on \S+: was not heard from for .* dead, stopped or unreachable",
     "late": r"rank 1 of 3 on \S+: rank [02] has waited for it in operation 2, exchange \"second\"",

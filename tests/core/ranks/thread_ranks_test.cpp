@@ -241,6 +241,19 @@ TEST_CASE("a rank that ends its run while others go on fails them") {
   early.join();
 }
 
+TEST_CASE("bytes that nobody takes hold up no rank's end") {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{1} << 22}) {
+    for (const bool late : {false, true}) {
+      auto ranks = make_thread_ranks(2, {.limits = {.silence_seconds = 0.5}});
+      if (!late) ranks[0].reset();
+      ranks[1]->collect("trailing", std::vector<std::byte>(bytes));
+      std::thread other([&] { ranks[1].reset(); });
+      ranks[0].reset();
+      other.join();
+    }
+  }
+}
+
 TEST_CASE(
     "a wait on a crowded host takes a third of the looks, which come a quarter late or less") {
   using Activity = Communication::Activity;
