@@ -86,10 +86,13 @@ void Adjoint::shared(int i, const PerSampleGrad& gradient) {
   auto& target = pass_.cotangent(x);
   // Sums at once, so that factors are not kept until the last use of the value.
   if (pass_.sums_only()) return detail::add_to(target.sum, gradient.sum());
-  check(node.samples.is_mixed() || gradient.samples() == node.shape[node.samples.axis()],
+  // One of a segment has the views of each sample added up already.
+  const std::int64_t rows =
+      node.samples.is_mixed() ? gradient.samples() : node.shape[node.samples.axis()];
+  check(gradient.samples() == rows || gradient.samples() == pass_.sample_count(),
         "{}: gradients of {} samples for shared input {}, where the result has {} along its sample "
         "axis",
-        node.name, gradient.samples(), i, node.shape[node.samples.axis()]);
+        node.name, gradient.samples(), i, rows);
   const PerSampleGrad use = by_samples(gradient, pass_.sample_count());
   const auto dense = [](const PerSampleGrad& g) { return g.form() == std::string_view("dense"); };
   const bool both_dense = !target.uses.empty() && dense(target.uses.back()) && dense(use) &&

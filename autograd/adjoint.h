@@ -20,8 +20,8 @@ class Adjoint {
   // std::invalid_argument for another shape, and for a shared input of a batched node.
   void input(int i, const Tensor& dx);
   // Adds the per-sample gradient of a shared input, such as a parameter, of a batched node. Throws
-  // std::invalid_argument for another shape, and unless it has as many samples as the node's value
-  // has along its sample axis.
+  // std::invalid_argument for another shape, and, unless only sums are needed, where it has neither
+  // as many samples as the tape nor as many as the node's value has rows along its sample axis.
   void shared(int i, const PerSampleGrad& gradient);
   // Adds the gradient of an input of an elementwise op. `full` has the node's shape and is summed
   // over the axes along which the input was broadcast.

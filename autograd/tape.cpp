@@ -196,6 +196,7 @@ void Tape::set_sample_weights(const Var& weights, std::vector<const Parameter*> 
   check(weights.tape_ == this && weights.samples().batched() && weights.rank() == 1 &&
             views(weights) == 1,
         "set_sample_weights: weights {} are not one for each sample of this tape", weights.shape());
+  check(holds(weights), "set_sample_weights: the tape was emptied by an earlier backward");
   check(!sample_weights_.values.defined(), "set_sample_weights: the tape has weights already");
   sample_weights_ = {weights.value(), std::move(parameters)};
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh            installs what is missing, builds everything in release mode, runs all tests and prints
-#                   "N passed, N failed, N skipped".
+# run.sh            installs what is missing, builds everything in release mode, runs all tests but the
+#                   suite `long`, and prints "N passed, N failed, N skipped".
 # run.sh FILTER...  builds what is needed for the tests whose names contain a FILTER, and runs these.
 # SOTTO_SHARED names a folder with more conformance cases. SOTTO_UNITY_BUILD=true compiles many sources in one go,
 # which is faster once, and slower after each change.

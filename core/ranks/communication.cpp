@@ -225,7 +225,7 @@ void Communication::watch(RankClock::time_point now) {
   for (int k = 0; k < link_.size() && !ended_; ++k) {
     Peer& peer = peers_[static_cast<std::size_t>(k)];
     // After a pause of this rank itself, as by SIGSTOP, nobody else is taken for silent.
-    if (paused) peer.heard = now;
+    if (paused) peer.heard = peer.ended_at = now;
     if (k == link_.rank() || (peer.ended && !link_.ends_together())) continue;
     if (now - peer.heard > seconds(limits_.silence_seconds))
       fail(k, fmt::format("was not heard from for {:.1f} s: dead, stopped or unreachable",
@@ -235,18 +235,18 @@ void Communication::watch(RankClock::time_point now) {
   watch_ended(now);
 }
 
-// A link may say that a block was sent after the rank that has taken it said that it ended.
+// A link may say that a block has moved after the rank at its other end said that it ended.
 void Communication::watch_ended(RankClock::time_point now) {
   for (int k = 0; k < link_.size() && !ended_; ++k) {
     const Peer& peer = peers_[static_cast<std::size_t>(k)];
-    if (!peer.ended || now - peer.ended_at <= seconds(limits_.silence_seconds)) continue;
-    const auto waiting =
-        std::find_if(operations_.begin(), operations_.end(), [&](const auto& operation) {
-          return !operation->parts[static_cast<std::size_t>(k)].done();
-        });
-    if (waiting != operations_.end())
+    const auto never_done = [&](const auto& operation) {
+      return !operation->parts[static_cast<std::size_t>(k)].done() &&
+             now - std::max(peer.ended_at, operation->begun) > seconds(limits_.silence_seconds);
+    };
+    const auto found = std::ranges::find_if(operations_, never_done);
+    if (peer.ended && found != operations_.end())
       fail(k, fmt::format("has ended its run, where rank {} is at {}", link_.rank(),
-                          (*waiting)->text()));
+                          (*found)->text()));
   }
 }
 

@@ -70,7 +70,8 @@ struct Operation {
   std::string place;
   std::uint64_t digest;
   std::uint64_t number = 0;
-  std::vector<Part> parts;       // by rank
+  std::vector<Part> parts;  // by rank
+  RankClock::time_point begun = RankClock::now();
   std::vector<std::byte> bytes;  // kept for those that nobody waits for
   // These are guarded by the board's mutex.
   bool done = false;

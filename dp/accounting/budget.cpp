@@ -126,6 +126,7 @@ bool Budget::allows_after(const EventCounts& more) const {
 bool Budget::allows(const History& after) const {
   if (!target_epsilon_) return true;
   if (!ledger_.private_noise()) return false;
+  if (const auto epsilon = epsilon_of_selection()) return *epsilon <= *target_epsilon_;
   const History history = as_charged(after);
   const Total total = totals(history.charged());
   follow(history.selection);

@@ -78,6 +78,7 @@ std::shared_ptr<Ranks> Engine::ranks() const {
 
 double Engine::delta() const { return parts_->options.delta; }
 Ledger Engine::ledger() const { return parts_->ledger; }
+const EngineOptions& Engine::options() const { return parts_->options; }
 double Engine::noise_multiplier() const { return parts_->noise_multiplier(); }
 const Sampler& Engine::sampler() const { return *parts_->sampler; }
 const Mechanism& Engine::mechanism() const { return *parts_->mechanism; }

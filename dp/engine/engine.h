@@ -132,6 +132,8 @@ class Engine {
   Ledger ledger() const;
   // The privacy statement as of now: the guarantee, for whom, and under which assumptions.
   PrivacyStatement report() const;
+  // The options, as checked: with the units of the data set, and the ranks of the ledger.
+  const EngineOptions& options() const;
   // The noise multiplier of the next step.
   double noise_multiplier() const;
   const Sampler& sampler() const;      // dp/sampling/sampler.h

@@ -109,9 +109,9 @@ struct EngineOptions {
   // computes the units that it owns, and draws the noise and keeps the optimizer's state for some
   // of the elements. f32 weights have the same bits for every number of ranks; sums for f64
   // parameters are added in the order of ranks, and the same up to rounding. The engine refuses
-  // differences between ranks in options, values, and the bits of their arithmetic, and, on
-  // several, floating-point noise and a GPU. A memory limit is each process's, without the buffers
-  // of messages, and not for threads.
+  // differences between ranks in options, values, a Dataset, and the bits of their arithmetic, and,
+  // on several, floating-point noise, and a memory limit where units have owners. A memory limit is
+  // each process's, without the buffers of messages, and not for threads.
   std::shared_ptr<Ranks> ranks = nullptr;
   // Returns the owner of a unit, a number from 0: rank `owner` modulo the number of ranks alone
   // asks for the unit's rows, and calls the loss with them. It must be PUBLIC, a function of the

@@ -13,15 +13,14 @@ namespace sotto::inline dp {
 
 namespace {
 
-using Rows = std::vector<std::vector<std::int64_t>>;
-
-// Both moments of each column, scaled to [-1, 1], over samples begin, ..., end - 1.
+// Both moments of each column, scaled to [-1, 1], over samples begin, ..., end - 1; zeros without
+// samples.
 std::vector<double> moments_of(const Tensor& inputs, std::int64_t begin, std::int64_t end,
                                const StandardizeOptions& options) {
   const std::int64_t places = inputs.slice(0, 0, 1).select(1, 0).numel();
   const std::vector<double> x =
       to_dtype(inputs.slice(0, begin, end), Dtype::f64).to_vector<double>();
-  const auto count = static_cast<double>((end - begin) * places);
+  const auto count = static_cast<double>(std::max<std::int64_t>(1, (end - begin) * places));
   std::vector<double> moments;
   for (const auto& [column, range] : options.ranges) {
     double first = 0, second = 0;
@@ -38,7 +37,9 @@ std::vector<double> moments_of(const Tensor& inputs, std::int64_t begin, std::in
   return moments;
 }
 
-MeanQuery query_of(const Dataset& data, const Rows& rows, const StandardizeOptions& options) {
+// The units are the engine's: of another division of the samples, a unit would add more than is
+// charged.
+MeanQuery query_of(const Engine& engine, const Dataset& data, const StandardizeOptions& options) {
   const PlannedMeans planned = planned_means(options);
   MeanQuery query{.noise_multiplier = planned.noise_multiplier,
                   .sampling_rate = planned.sampling_rate};
@@ -47,8 +48,9 @@ MeanQuery query_of(const Dataset& data, const Rows& rows, const StandardizeOptio
   query.values = [&](std::span<const std::int64_t> units) {
     std::vector<std::int64_t> all, ends;
     for (const std::int64_t unit : units) {
-      const auto& of_unit = rows[static_cast<std::size_t>(unit)];
-      all.insert(all.end(), of_unit.begin(), of_unit.end());
+      const auto& rows_of_unit = engine.options().rows_of_unit;
+      const auto rows = rows_of_unit ? rows_of_unit(unit) : std::vector<std::int64_t>{unit};
+      all.insert(all.end(), rows.begin(), rows.end());
       ends.push_back(std::ssize(all));
     }
     const Tensor inputs = data.batch(all).inputs;
@@ -64,8 +66,9 @@ MeanQuery query_of(const Dataset& data, const Rows& rows, const StandardizeOptio
 void check_fits(const Engine& engine, const Dataset& data, const StandardizeOptions& options) {
   const Tensor& inputs = data.inputs;
   const std::int64_t population = engine.sampler().population();
-  check(data.unit_count() == population, "standardize: data of {} units and an engine of {}",
-        data.unit_count(), population);
+  const bool own_units = data.units.empty() && engine.options().rows_of_unit;
+  check(own_units || data.unit_count() == population,
+        "standardize: data of {} units and an engine of {}", data.unit_count(), population);
   check(inputs.rank() >= 2 && inputs.size(1) == options.layer->mean->value.numel(),
         "standardize: inputs {} and a layer of {} columns", inputs.shape(),
         options.layer->mean->value.numel());
@@ -91,8 +94,7 @@ PlannedMeans planned_means(const StandardizeOptions& options) {
 }
 
 void standardize(Engine& engine, const Dataset& data, const StandardizeOptions& options) {
-  const Rows rows = data.rows_of_units();
-  const MeanQuery query = query_of(data, rows, options);
+  const MeanQuery query = query_of(engine, data, options);
   check_fits(engine, data, options);
   const std::vector<double> moments = engine.release_means(query);
   // The standard deviation of the noise on a first moment: that on the variance is of this size.

@@ -22,8 +22,9 @@ Ledger open_ledger(const std::string& path, const TrainOptions& options) {
 
 // Whether a run left its ledger or checkpoint, as this rank sees it.
 bool has_files(const std::string& ledger, const TrainOptions& options) {
-  return std::filesystem::exists(ledger) ||
-         (!options.save.empty() && std::filesystem::exists(options.save));
+  std::error_code unseen;
+  return std::filesystem::exists(ledger, unseen) ||
+         (!options.save.empty() && std::filesystem::exists(options.save, unseen));
 }
 
 // On rank 0 of several, the ranks that see files of an earlier run: on another host, the disk may

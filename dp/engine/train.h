@@ -52,7 +52,8 @@ using OnStep = std::function<bool(const StepReport& report, const Engine& engine
 //       nn::CrossEntropyLoss{});
 //
 // With options.engine.ranks it is collective: every rank makes the same call, rank 0 alone has the
-// files, and all return the same statement.
+// files, and all return the same statement. It is refused where another rank sees a ledger or a
+// checkpoint and rank 0 does not.
 //
 // `ledger` is the path of the ledger file, which is created if it does not exist, with the unit
 // options.engine.unit and the relation add_or_remove_one. Releases that it already holds count.

@@ -74,8 +74,8 @@ class Ledger {
   // leaves the mechanism. If the run has no reserved release left, record() reads the lines that
   // other runs added, and reserves as many releases of a block as `budget_check` allows; other runs
   // cannot spend in between. For batches of epochs `position` is the place in its epoch: a paid
-  // one must belong to the last epoch of its kind that this run began, and follow the batches
-  // released before.
+  // one must belong to the last epoch of its kind that this run began, by its first draw and its
+  // id, and follow the batches released before.
   //
   // Throws std::invalid_argument, with nothing counted, if `budget_check` allows no release, unless
   // next_draw() <= draw < 2^62 (an earlier draw may have been released already), and for a paid

@@ -141,6 +141,7 @@ Dataset Dataset::batch(std::span<const std::int64_t> rows) const {
 }
 
 std::uint64_t Dataset::hash(std::uint64_t seed) const {
+  if (inputs.defined()) size();  // checks them
   const auto bytes_of = [](const auto& values) { return std::as_bytes(std::span(values)); };
   std::uint64_t hash = xxh64(bytes_of(units), seed);
   const auto add = [&](const std::string& what, const Tensor& x) {

@@ -369,8 +369,9 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   });
   if (ranks.size() > 1 && options.any_gpu)
     together(ranks, [&] { options.settings.device = gpu_of_rank(ranks); });
+  // A rank on another host may see what rank 0 does not: an earlier run that would be forgotten.
+  together(ranks, [&] { check_unused(options); });
   on_first_rank(ranks, [&] {
-    check_unused(options);
     check_continued_ledger(options);
     check_files(options);
     task.check_files();

@@ -8,6 +8,7 @@
 #include <sotto/core/random/philox.h>
 #include <sotto/dp/accounting/ledger_epsilon.h>
 #include <sotto/dp/engine/private_selection.h>
+#include <sotto/dp/engine/validation.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include "samples/cli/program.h"
 #include "samples/training/trainer.h"
@@ -71,7 +72,10 @@ nlohmann::json json_of(const Trained& of) {
 Settings of_each(const Settings& settings, std::int64_t trainings) {
   if (!settings.epsilon) return settings;
   Settings together = settings, each = settings;
-  together.steps = trainings * planned_steps(settings);
+  // An epoch that a training begins is charged whole.
+  const auto sampler = make_sampler(settings.train_size, sampler_options(engine_options(settings)));
+  const std::int64_t batches = sampler->event().batches, steps = planned_steps(settings);
+  together.steps = trainings * ((steps + batches - 1) / batches * batches);
   each.epsilon.reset();
   each.noise_multiplier = noise_multiplier(together);
   return each;

@@ -196,6 +196,18 @@ TEST_CASE("several views of a sample pass a segment, and it may join them itself
   };
   const std::vector<double> cut = norms(true), plain = norms(false);
   REQUIRE(cut.size() == 3);
+  // The views leave the segment, and are joined outside.
+  const auto apart = [&](bool in_segment) {
+    const Part rows = [&](const Var& v) { return tanh(linear(v, v.tape().use(w))); };
+    Clipper clipper(flat_group({&w}, 1));
+    Tape tape({.private_data = true});
+    const Var in = tape.input_views(x, 2);
+    const Vars views = split_views(in_segment ? segment(rows, in) : rows(in), 2);
+    clipper.add(tape, sum_per_sample(square(views[0] - views[1])));
+    return clipper.statistics().norms[0];
+  };
+  const std::vector<double> joined = apart(true), alone = apart(false);
+  for (std::size_t n = 0; n < 3; ++n) CHECK(joined[n] == Approx(alone[n]).epsilon(1e-12));
   for (std::size_t n = 0; n < 3; ++n) CHECK(cut[n] == Approx(plain[n]).epsilon(1e-12));
 }
 

@@ -227,6 +227,7 @@ TEST_CASE("values without gradients are refused, too, when their tape was emptie
     const Var x = tape->input(values);
     CHECK(throws([&] { add(x, old); }, "emptied by an earlier backward"));
     CHECK_FALSE(x.is(old));
+    CHECK(throws([&] { tape->set_sample_weights(old); }, "emptied by an earlier backward"));
     CHECK(throws(
         [&] {
           segment([](const std::vector<Var>& v) { return v; }, {x, old});

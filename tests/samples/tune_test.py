@@ -89,6 +89,12 @@ class Tune(TrainingCase):
             for name, start in (("learning_rate", 0.1), ("weight_decay", 1e-4), ("clip_bound", 1)):
                 self.assertTrue(start / 4 <= setting[name] <= start * 4, (name, setting))
 
+    def test_a_sweep_of_broken_off_epochs_meets_its_target(self):
+        for sampling in ("partition", "balls_and_bins"):
+            facts = self.facts(*SMALL, "--steps", "2", "--sweep", "3", "--sampling", sampling, "--epsilon", "3")
+            self.assertLessEqual(facts["epsilon"], 3)
+            self.assertGreater(facts["epsilon"], 2.9)
+
     def test_a_selection_tells_the_best_alone_and_costs_less_than_the_sum(self):
         out = self.train(*SWEEP, "--epsilon", "3", "--sweep-charge", "select", "--json", self.path("facts.json"))
         with open(self.path("facts.json"), encoding="utf-8") as file:

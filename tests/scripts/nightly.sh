@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs what takes too long for every commit: all tests, the slow ones with them; each fuzzer for a minute, from small
+# Runs what takes too long for every commit: all tests, the suite `long` with them; each fuzzer for a minute, from small
 # files of every kind that corpus.py writes and from what earlier nights found; and the analyzers of clang, gcc and cppcheck
 # over core and dp. Installs what is missing. Ends with status 1 when anything failed, after everything was tried.
 #
@@ -72,7 +72,10 @@ $nightly_packages"
 [ $# -gt 0 ] || set -- tests fuzzers analyzers
 for part in "$@"; do
   case $part in
-    tests) "$root/tests/run.sh" || failed tests ;;
+    tests)
+      "$root/tests/run.sh" || failed tests
+      meson test -C "$root/build-tests" --no-rebuild --print-errorlogs --suite long || failed "long tests"
+      ;;
     fuzzers) fuzz_all ;;
     analyzers) analyze ;;
     *) echo "usage: nightly.sh [tests] [fuzzers] [analyzers]" >&2 && exit 2 ;;

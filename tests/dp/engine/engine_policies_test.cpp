@@ -106,7 +106,10 @@ TEST_CASE("adaptive bounds move to the quantile of the norms, at the cost of the
   Engine other(plain.model, plain.optimizer, 200, plain.ledger, options);
   double within = 0;
   for (int step = 0; step < 60; ++step) {
-    const ClipStatistics& statistics = *engine.step(t.loss()).statistics;
+    const std::vector<double> before = engine.clipper().bounds();
+    const StepReport report = engine.step(t.loss());
+    CHECK(report.bounds == before);
+    const ClipStatistics& statistics = *report.statistics;
     other.step(plain.loss());
     if (step < 40) continue;
     const double bound = bound_of(engine);

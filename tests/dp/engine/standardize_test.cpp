@@ -96,6 +96,30 @@ TEST_CASE("means and deviations are those of the clamped columns, each unit with
   }
 }
 
+TEST_CASE("the units are those of the engine's options, also where the data set names none") {
+  Dataset users = table();
+  for (std::int64_t row = 0; row < people; ++row) users.units.push_back(row % 3);
+  const std::vector<std::vector<std::int64_t>> rows = users.rows_of_units();
+  const std::string unit = "one user";
+  Setting s;
+  const EngineOptions options{.noise_multiplier = 1,
+                              .planned_means = {planned_means(s.options(almost_none))},
+                              .logical_batch = 2,
+                              .unit = unit,
+                              .rows_of_unit = [&](std::int64_t user) {
+                                return user < 3 ? rows[static_cast<std::size_t>(user)]
+                                                : std::vector<std::int64_t>();
+                              }};
+  // The fourth user has no samples, and adds nothing.
+  Engine engine(s.model, s.optimizer, 4, Ledger({.unit = unit}), options);
+  standardize(engine, table(), s.options(almost_none));
+  for (const auto& [column, range] : ranges) {
+    const double first = range.to_unit(moments(users, column).first);
+    CHECK(range.to_unit(s.means()[static_cast<std::size_t>(column)]) ==
+          Approx(0.75 * first).epsilon(1e-4));
+  }
+}
+
 TEST_CASE("values of several places of a column are one value, their mean") {
   Dataset pictures = table();
   pictures.inputs = concat(

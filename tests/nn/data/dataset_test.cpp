@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 
@@ -127,6 +128,22 @@ Rows samples_of(const Dataset& data, const Dataset& all) {
 }
 
 }  // namespace
+
+TEST_CASE("a data set's hash is of every sample, its place, its fields and its unit") {
+  const Dataset data = with_fields(40);
+  const std::uint64_t hash = data.hash();
+  CHECK(with_fields(40).hash() == hash);
+  CHECK(data.hash(1) != hash);
+  std::vector<Dataset> others(6, data);
+  others[0] = data.slice(0, 39);
+  others[1] = data.shuffle(3);
+  others[2].units[7] += 1;
+  others[3].fields["widths"] = others[3].fields["lengths"];
+  others[3].fields.erase("lengths");
+  others[4].inputs = reshape(data.inputs, {40, 1, 3});
+  others[5].units.clear();
+  for (const Dataset& other : others) CHECK(other.hash() != hash);
+}
 
 TEST_CASE("fields and units go with their samples") {
   const Dataset data = with_fields(20);
