@@ -12,6 +12,7 @@
 #include "dp/engine/frequent_texts.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/gaussian_mechanism.h"
+#include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"
 #include "nn/data/tables/table_reader.h"
 
@@ -262,11 +263,11 @@ void note(const TableSchema& draft, const SchemaBudget& budget, SchemaGuess& fou
     const TableColumn& before = draft.columns[k];
     std::string& text = found.notes.emplace_back("as in the draft");
     if (!before.lacks_range() && !before.lacks_categories()) continue;
-    text = found.schema.columns[k].kind == ColumnKind::ignore
-               ? "ignored: no value is frequent enough to be seen"
-               : fmt::format(
-                     "released with noise: all that was released has epsilon {:g} and delta {:g}",
-                     budget.epsilon, budget.delta);
+    text =
+        found.schema.columns[k].kind == ColumnKind::ignore
+            ? "ignored: no value is frequent enough to be seen"
+            : fmt::format("released with noise: all that was released has epsilon {} and delta {}",
+                          epsilon_text(budget.epsilon), delta_text(budget.delta));
   }
 }
 

@@ -331,6 +331,8 @@ std::vector<std::string> not_private_numbers(const TrainingReport& report) {
   if (report.measured_on_private_data &&
       (std::isfinite(report.test_measure) || any_measured(report, &Point::measure))) {
     numbers.push_back(measure_name(report) + ": it is measured on private data");
+    numbers.push_back(
+        "The number of samples that it is measured on, where a unit may have several");
   }
   numbers.insert(numbers.end(), report.not_private.begin(), report.not_private.end());
   return numbers;

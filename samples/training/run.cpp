@@ -321,14 +321,16 @@ Data validation_of(const Data& data, const Settings& settings) {
   return {.train = std::move(train), .test = std::move(validation)};
 }
 
-// One rank's data, and the settings that depend on them.
-Data load_data(Task& task, Options& options) {
+// One rank's data, and the settings that depend on them. Rank 0 lets the task keep what it loaded,
+// before rows are held out.
+Data load_data(Task& task, Options& options, bool leads) {
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
   Settings& settings = options.settings;
   Settings requested = settings;
   requested.train_size = settings.requested_train_size;
   requested.test_size = settings.requested_test_size;
   Data data = loaded("--train-size, --test-size", [&] { return task.load(requested); });
+  if (leads) task.keep(data);
   if (settings.validation > 0) data = validation_of(data, settings);
   const std::int64_t units = data.train.unit_count();
   check(units > 1 || data.train.size() == 1,
@@ -349,12 +351,9 @@ Data prepare(Task& task, Options& options, const std::shared_ptr<Ranks>& ranks) 
     set_thread_count(options.threads);
   }
   Data data;
-  together(*ranks, [&] { data = load_data(task, options); });
+  together(*ranks, [&] { data = load_data(task, options, ranks->rank() == 0); });
   if (ranks->size() > 1) check_equal(*ranks, "--data", fingerprint(data), Shown::no);
-  on_first_rank(*ranks, [&] {
-    check_population(options.ledger, data.train.unit_count());
-    task.keep(data);
-  });
+  on_first_rank(*ranks, [&] { check_population(options.ledger, data.train.unit_count()); });
   if (options.resumed) return data;
   // Finds mistakes in the settings of a new run before the run has a ledger.
   together(*ranks, [&] {

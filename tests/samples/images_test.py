@@ -253,7 +253,7 @@ class Features(InFolder):
         cache, data = self.path("features"), self.pictures()
         common = ["--size", str(SIDE), "--noise-multiplier", "2", "--batch-size", "10", "--delta",
                   "1e-3", "--steps", "2", "--cache", cache]
-        self.train("--data", data, *common)
+        self.train("--data", data, *common, "--validation", "0.3")
         self.assertEqual(0o600, stat.S_IMODE(os.stat(cache).st_mode))
         tensors, metadata = read_tensors(cache)
         self.assertEqual(("F16", (64, 81 * 3 * 4)), tensors["train"][:2])
