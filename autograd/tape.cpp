@@ -193,10 +193,11 @@ void Tape::set_sample_weights(const Var& weights, std::vector<const Parameter*> 
   check(state_.options.private_data && is_root(),
         "set_sample_weights: only on a private tape, and outside of segments; elsewhere multiply "
         "the loss by the weights");
+  check(weights.tape_ != this || holds(weights),
+        "set_sample_weights: the tape was emptied by an earlier backward");
   check(weights.tape_ == this && weights.samples().batched() && weights.rank() == 1 &&
             views(weights) == 1,
         "set_sample_weights: weights {} are not one for each sample of this tape", weights.shape());
-  check(holds(weights), "set_sample_weights: the tape was emptied by an earlier backward");
   check(!sample_weights_.values.defined(), "set_sample_weights: the tape has weights already");
   sample_weights_ = {weights.value(), std::move(parameters)};
 }

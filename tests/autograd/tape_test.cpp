@@ -222,7 +222,8 @@ TEST_CASE("values of another tape, of a spent tape and of no tape are refused") 
 
 TEST_CASE("values without gradients are refused, too, when their tape was emptied or destroyed") {
   const Tensor values = random_values(27, {2, 4});
-  std::optional<Tape> tape(std::in_place);
+  const TapeOptions options{.private_data = true};
+  std::optional<Tape> tape(options);
   const auto check_refused = [&](const Var& old) {
     const Var x = tape->input(values);
     CHECK(throws([&] { add(x, old); }, "emptied by an earlier backward"));
@@ -238,7 +239,7 @@ TEST_CASE("values without gradients are refused, too, when their tape was emptie
   tape->clear();
   check_refused(kept);
   const Var detached = detach(tape->input(values));
-  tape.emplace();  // in the same place
+  tape.emplace(options);  // in the same place
   check_refused(detached);
 }
 
