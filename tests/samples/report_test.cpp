@@ -207,9 +207,10 @@ TEST_CASE("every number that is not private carries a badge and is listed") {
   report.not_private = {"the number of samples"};
   const std::string html = to_html(report);
   CHECK(occurrences(html, badge) == 7);
-  CHECK(not_private_numbers(report).size() == 6);
+  CHECK(not_private_numbers(report).size() == 7);
   CHECK(contains(html, "<li>the number of samples</li>"));
   CHECK(contains(html, "<li>Test accuracy: it is measured on private data</li>"));
+  CHECK(contains(html, "<li>The number of samples that it is measured on, where a unit"));
 }
 
 TEST_CASE("a run without privacy says so and shows no epsilon") {
