@@ -20,7 +20,7 @@ Ledger open_ledger(const std::string& path, const TrainOptions& options) {
   return Ledger::create(path, {.unit = options.engine.unit});
 }
 
-// Whether a run left its ledger or checkpoint, as this rank sees it.
+// Returns whether an earlier run left its ledger or its checkpoint where this rank looks for them.
 bool has_files(const std::string& ledger, const TrainOptions& options) {
   std::error_code unseen;
   return std::filesystem::exists(ledger, unseen) ||

@@ -1,5 +1,5 @@
-// What the backward of an operation delivers: gradients that cannot be those of the node's samples
-// are refused, and inputs of mixed values get theirs.
+// Gradients that the backward of an operation delivers: those that cannot be of the node's samples
+// are refused, and shared inputs of mixed values get theirs.
 #include "autograd/adjoint.h"
 
 #include "autograd/check/op_run.h"
