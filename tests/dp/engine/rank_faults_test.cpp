@@ -14,39 +14,11 @@
 #include "dp/sampling/sampler.h"
 #include "nn/optim/shard_buckets.h"
 #include "tests/support/catch.h"
-#include "tests/support/rank_training.h"
+#include "tests/support/rank_errors.h"
 #include "tests/support/throws.h"
 
 namespace sotto {
 namespace {
-
-// The text of each rank's error, empty without one. The ranks' models are as they end.
-struct Errors {
-  std::vector<std::string> texts;
-  std::vector<std::unique_ptr<RankTraining>> trainings;
-};
-
-Errors errors(int size, const RankBody& body) {
-  std::vector<std::string> texts(static_cast<std::size_t>(size));
-  auto trainings =
-      train_on_ranks(size, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-        try {
-          body(training, ranks);
-        } catch (const std::exception& error) {
-          texts[static_cast<std::size_t>(ranks->rank())] = error.what();
-          ranks->fail(error.what());
-        }
-      });
-  return {std::move(texts), std::move(trainings)};
-}
-
-bool all_say(const std::vector<std::string>& texts, std::string_view part) {
-  for (const std::string& text : texts) {
-    UNSCOPED_INFO(text);
-    if (text.find(part) == std::string::npos) return false;
-  }
-  return true;
-}
 
 Ledger in_memory(const std::shared_ptr<Ranks>& ranks) {
   return Ledger::on_rank_0(ranks, [] { return Ledger(); });
@@ -55,63 +27,66 @@ Ledger in_memory(const std::shared_ptr<Ranks>& ranks) {
 // The errors of making an engine when rank 2 has something of its own.
 std::vector<std::string> errors_with(
     const std::function<void(RankTraining&, EngineOptions&)>& change) {
-  return errors(3,
-                [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-                  const Ledger ledger = in_memory(ranks);
-                  EngineOptions options = noisy(ranks);
-                  if (ranks->rank() == 2) change(training, options);
-                  Engine(training.model, *training.optimizer, population, ledger, options);
-                })
+  return rank_errors(3,
+                     [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+                       const Ledger ledger = in_memory(ranks);
+                       EngineOptions options = noisy(ranks);
+                       if (ranks->rank() == 2) change(training, options);
+                       Engine(training.model, *training.optimizer, population, ledger, options);
+                     })
       .texts;
 }
 
 TEST_CASE("an option, weight or rate of one rank alone is an error that names it on every rank") {
   const auto bound = errors_with([](auto&, EngineOptions& options) { options.clip_bound = 2; });
-  CHECK(all_say(bound, "clip bound is 2 for"));
-  CHECK(all_say(bound, "on rank 2 and 1 for"));
-  CHECK(all_say(errors_with([](auto&, EngineOptions& options) { options.delta = 1e-6; }),
-                "delta is 1e-06 on rank 2 and 1e-05 on rank 0"));
-  CHECK(all_say(errors_with([](auto&, EngineOptions& options) { options.seed = 1; }), "seed"));
-  CHECK(all_say(errors_with([](auto&, EngineOptions& options) {
-                  options.noise_multiplier.reset();
-                  options.target_epsilon = 1;
-                }),
-                "noise_multiplier is unset on rank 2 and 1 on rank 0"));
+  CHECK(all_ranks_say(bound, "clip bound is 2 for"));
+  CHECK(all_ranks_say(bound, "on rank 2 and 1 for"));
+  CHECK(all_ranks_say(errors_with([](auto&, EngineOptions& options) { options.delta = 1e-6; }),
+                      "delta is 1e-06 on rank 2 and 1e-05 on rank 0"));
   CHECK(
-      all_say(errors_with([](auto&, EngineOptions& options) { options.memory.physical_batch = 8; }),
-              "physical_batch is 8 on rank 2"));
-  CHECK(all_say(errors_with([](RankTraining& training, auto&) {
-                  training.model.parameters()[0]->value.data<float>()[17] += 0x1p-20F;
-                }),
-                "parameter 1.weight"));
-  CHECK(all_say(errors_with([](RankTraining& training, auto&) {
-                  training.optimizer->set_learning_rate(0.02);
-                }),
-                "optimizer's group is rate 0.02"));
-  CHECK(all_say(errors_with([](auto&, EngineOptions& options) { options.memory.checkpoint = 2; }),
-                "checkpoint is 2 on rank 2"));
-  CHECK(all_say(errors_with([](auto&, EngineOptions& options) {
-                  options.rows_of_unit = [](std::int64_t) -> std::vector<std::int64_t> {
-                    throw std::runtime_error("no rows here");
-                  };
-                }),
-                "no rows here"));
-  CHECK(all_say(errors_with([](auto&, EngineOptions& options) { options.steps = -1; }),
-                "rank 2: -1 steps"));
+      all_ranks_say(errors_with([](auto&, EngineOptions& options) { options.seed = 1; }), "seed"));
+  CHECK(all_ranks_say(errors_with([](auto&, EngineOptions& options) {
+                        options.noise_multiplier.reset();
+                        options.target_epsilon = 1;
+                      }),
+                      "noise_multiplier is unset on rank 2 and 1 on rank 0"));
+  CHECK(all_ranks_say(
+      errors_with([](auto&, EngineOptions& options) { options.memory.physical_batch = 8; }),
+      "physical_batch is 8 on rank 2"));
+  CHECK(all_ranks_say(errors_with([](RankTraining& training, auto&) {
+                        training.model.parameters()[0]->value.data<float>()[17] += 0x1p-20F;
+                      }),
+                      "parameter 1.weight"));
+  CHECK(all_ranks_say(errors_with([](RankTraining& training, auto&) {
+                        training.optimizer->set_learning_rate(0.02);
+                      }),
+                      "optimizer's group is rate 0.02"));
+  CHECK(all_ranks_say(
+      errors_with([](auto&, EngineOptions& options) { options.memory.checkpoint = 2; }),
+      "checkpoint is 2 on rank 2"));
+  CHECK(all_ranks_say(errors_with([](auto&, EngineOptions& options) {
+                        options.rows_of_unit = [](std::int64_t) -> std::vector<std::int64_t> {
+                          throw std::runtime_error("no rows here");
+                        };
+                      }),
+                      "no rows here"));
+  CHECK(all_ranks_say(errors_with([](auto&, EngineOptions& options) { options.steps = -1; }),
+                      "rank 2: -1 steps"));
 }
 
 TEST_CASE("the order of parameters within a clip group is compared") {
-  const Errors all = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-    EngineOptions options = noisy(ranks);
-    options.groups = {{.parameters = training.model.parameters(), .bound = 1}};
-    if (ranks->rank() == 1) std::ranges::reverse(options.groups[0].parameters);
-    Engine(training.model, *training.optimizer, population, in_memory(ranks), options);
-  });
-  CHECK(all_say(all.texts, "clip bound is 1 for 3.bias"));
+  const RankErrors all =
+      rank_errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+        EngineOptions options = noisy(ranks);
+        options.groups = {{.parameters = training.model.parameters(), .bound = 1}};
+        if (ranks->rank() == 1) std::ranges::reverse(options.groups[0].parameters);
+        Engine(training.model, *training.optimizer, population, in_memory(ranks), options);
+      });
+  CHECK(all_ranks_say(all.texts, "clip bound is 1 for 3.bias"));
 }
 
 TEST_CASE("one charge of several ranks pays for no sum of one rank alone") {
-  const Errors all = errors(2, [&](RankTraining&, const std::shared_ptr<Ranks>& ranks) {
+  const RankErrors all = rank_errors(2, [&](RankTraining&, const std::shared_ptr<Ranks>& ranks) {
     Ledger ledger = in_memory(ranks);
     PoissonSampler sampler(population, 0.5);
     StatisticSum sum({{0, 1}});
@@ -120,11 +95,12 @@ TEST_CASE("one charge of several ranks pays for no sum of one rank alone") {
     for (std::size_t k = 0; k < draw.units().size(); ++k) sum.add(value);
     GaussianMechanism(1).release(sum.finish(std::move(draw)), ledger);
   });
-  CHECK(all_say(all.texts, "a sum of one rank with a ledger of several ranks"));
+  CHECK(all_ranks_say(all.texts, "a sum of one rank with a ledger of several ranks"));
 }
 
 TEST_CASE("values that one rank changes between steps end the next step") {
-  const Errors all = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+  const RankErrors all = rank_errors(2, [&](RankTraining& training,
+                                            const std::shared_ptr<Ranks>& ranks) {
     Engine engine(training.model, *training.optimizer, population, in_memory(ranks), noisy(ranks));
     const auto step = [&] {
       engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
@@ -136,18 +112,19 @@ TEST_CASE("values that one rank changes between steps end the next step") {
     if (ranks->rank() == 1) training.model.parameters()[0]->value.data<float>()[17] += 0x1p-20F;
     step();
   });
-  CHECK(all_say(all.texts, "other values of the parameters"));
+  CHECK(all_ranks_say(all.texts, "other values of the parameters"));
 }
 
 TEST_CASE("what several ranks cannot do is refused when the engine is made") {
   const auto refused = [](const std::function<void(EngineOptions&)>& change,
                           std::string_view part) {
-    const Errors all = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-      EngineOptions options = noisy(ranks);
-      change(options);
-      Engine(training.model, *training.optimizer, population, in_memory(ranks), options);
-    });
-    return all_say(all.texts, part);
+    const RankErrors all =
+        rank_errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+          EngineOptions options = noisy(ranks);
+          change(options);
+          Engine(training.model, *training.optimizer, population, in_memory(ranks), options);
+        });
+    return all_ranks_say(all.texts, part);
   };
   const auto limit_on_rank_1 = [](EngineOptions& options) {
     if (options.ranks->rank() == 1) options.memory.limit = 1 << 30;
@@ -155,15 +132,17 @@ TEST_CASE("what several ranks cannot do is refused when the engine is made") {
   CHECK(refused(limit_on_rank_1, "memory limit is 1073741824 on rank 1 and 0 on rank 0"));
   CHECK(refused([](EngineOptions& o) { o.noise = GaussianNoise::floating_point; },
                 "floating-point noise"));
-  const Errors lamb = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-    nn::Lamb optimizer(training.model, {.weight_decay = 0.1 * ranks->rank()});
-    Engine(training.model, optimizer, population, in_memory(ranks), noisy(ranks));
-  });
-  CHECK(all_say(lamb.texts, "optimizer's group is"));
-  const Errors apart = errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-    Engine(training.model, *training.optimizer, population, Ledger(), noisy(ranks));
-  });
-  CHECK(all_say(apart.texts, "Ledger::on_rank_0"));
+  const RankErrors lamb =
+      rank_errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+        nn::Lamb optimizer(training.model, {.weight_decay = 0.1 * ranks->rank()});
+        Engine(training.model, optimizer, population, in_memory(ranks), noisy(ranks));
+      });
+  CHECK(all_ranks_say(lamb.texts, "optimizer's group is"));
+  const RankErrors apart =
+      rank_errors(2, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+        Engine(training.model, *training.optimizer, population, Ledger(), noisy(ranks));
+      });
+  CHECK(all_ranks_say(apart.texts, "Ledger::on_rank_0"));
 }
 
 TEST_CASE("a ledger that rank 0 cannot open is an error on every rank") {
@@ -171,7 +150,7 @@ TEST_CASE("a ledger that rank 0 cannot open is an error on every rank") {
   const auto body = [&](RankTraining&, const std::shared_ptr<Ranks>& ranks) {
     Ledger::on_rank_0(ranks, [&] { return Ledger::open(place.path()); });
   };
-  CHECK(all_say(errors(3, body).texts, place.path()));
+  CHECK(all_ranks_say(rank_errors(3, body).texts, place.path()));
 }
 
 TEST_CASE("only rank 0 has the ledger, its epsilon and the secret state") {
@@ -187,7 +166,7 @@ TEST_CASE("only rank 0 has the ledger, its epsilon and the secret state") {
     CHECK(throws([&] { ledger.mark_not_private("no reason"); }, "rank 0"));
     CHECK(throws([&] { (void)ledger.new_run(); }, "rank 0"));
   };
-  CHECK(errors(2, body).texts == std::vector<std::string>(2));
+  CHECK(rank_errors(2, body).texts == std::vector<std::string>(2));
 }
 
 // Trains until the step in which `fault` acts on rank 2, at the loss. Returns the errors, and
@@ -195,20 +174,21 @@ TEST_CASE("only rank 0 has the ledger, its epsilon and the secret state") {
 std::vector<std::string> faulty_step(const std::string& ledger_file,
                                      const std::function<void()>& fault) {
   std::vector<std::vector<double>> before(3);
-  const Errors all = errors(3, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-    const auto rank = static_cast<std::size_t>(ranks->rank());
-    const Ledger ledger =
-        Ledger::on_rank_0(ranks, [&] { return Ledger::create(ledger_file, {}, 1); });
-    Engine engine(training.model, *training.optimizer, population, ledger, noisy(ranks));
-    const Engine::Loss loss = loss_of(training.data, training.model);
-    engine.step(loss);
-    engine.step(loss);
-    before[rank] = training.weights();
-    engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
-      if (rank == 2) fault();
-      return loss(tape, rows);
-    });
-  });
+  const RankErrors all =
+      rank_errors(3, [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+        const auto rank = static_cast<std::size_t>(ranks->rank());
+        const Ledger ledger =
+            Ledger::on_rank_0(ranks, [&] { return Ledger::create(ledger_file, {}, 1); });
+        Engine engine(training.model, *training.optimizer, population, ledger, noisy(ranks));
+        const Engine::Loss loss = loss_of(training.data, training.model);
+        engine.step(loss);
+        engine.step(loss);
+        before[rank] = training.weights();
+        engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+          if (rank == 2) fault();
+          return loss(tape, rows);
+        });
+      });
   // A rank may hear of the failure while it still receives the results of the step before.
   for (std::size_t rank = 0; rank < 3; ++rank) {
     const bool unchanged = all.trainings[rank]->weights() == before[rank];
@@ -219,35 +199,38 @@ std::vector<std::string> faulty_step(const std::string& ledger_file,
 
 TEST_CASE("a loss that throws on one rank ends the step on every rank, without a release") {
   const Place place;
-  CHECK(all_say(faulty_step(place.path(), [] { throw std::runtime_error("no such picture"); }),
-                "no such picture"));
+  CHECK(
+      all_ranks_say(faulty_step(place.path(), [] { throw std::runtime_error("no such picture"); }),
+                    "no such picture"));
   CHECK(Ledger::open(place.path()).releases() == 2);
 }
 
 TEST_CASE("a ledger that cannot be written ends the step on every rank before any update") {
   const Place place;
-  CHECK(all_say(faulty_step(place.path(), [&] { std::ofstream(place.path()) << "another file\n"; }),
-                place.path()));
+  CHECK(all_ranks_say(
+      faulty_step(place.path(), [&] { std::ofstream(place.path()) << "another file\n"; }),
+      place.path()));
 }
 
 // Clips 8 units on two ranks, of which each `begin`s the blocks that it is told.
 std::vector<std::string> clip_errors(
     const std::function<std::pair<std::size_t, std::size_t>(int rank)>& blocks,
     const std::function<void(int rank, Clipper&)>& change) {
-  return errors(2,
-                [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
-                  Clipper clipper(flat_group(training.model.parameters(), 1));
-                  change(ranks->rank(), clipper);
-                  FullBatchSampler sampler(8);
-                  const auto shards =
-                      std::make_shared<nn::Shards>(ranks, training.optimizer->parameters());
-                  SampledBatch draw = sampler.draw();
-                  const auto [first, end] = blocks(ranks->rank());
-                  const SumBlocks own(draw.units().subspan(first, end - first), {}, {.units = 1});
-                  clipper.begin(own);
-                  clipper.add_zeros(std::ssize(own.units()));
-                  clipper.finish(std::move(draw), shards);
-                })
+  return rank_errors(2,
+                     [&](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
+                       Clipper clipper(flat_group(training.model.parameters(), 1));
+                       change(ranks->rank(), clipper);
+                       FullBatchSampler sampler(8);
+                       const auto shards =
+                           std::make_shared<nn::Shards>(ranks, training.optimizer->parameters());
+                       SampledBatch draw = sampler.draw();
+                       const auto [first, end] = blocks(ranks->rank());
+                       const SumBlocks own(draw.units().subspan(first, end - first), {},
+                                           {.units = 1});
+                       clipper.begin(own);
+                       clipper.add_zeros(std::ssize(own.units()));
+                       clipper.finish(std::move(draw), shards);
+                     })
       .texts;
 }
 
@@ -261,15 +244,16 @@ TEST_CASE("units that two ranks clip, or none, and bounds that differ are refuse
   const auto by_nobody = [&](int rank) {
     return rank == 0 ? halves(0) : std::pair<std::size_t, std::size_t>(5, 8);
   };
-  CHECK(all_say(clip_errors(by_nobody, none), "8 units were drawn, and 7 clipped by all ranks"));
+  CHECK(all_ranks_say(clip_errors(by_nobody, none),
+                      "8 units were drawn, and 7 clipped by all ranks"));
   const auto twice = [&](int rank) {
     return rank == 0 ? halves(0) : std::pair<std::size_t, std::size_t>(3, 7);
   };
-  CHECK(all_say(clip_errors(twice, none), "clipped by several ranks and some by none"));
+  CHECK(all_ranks_say(clip_errors(twice, none), "clipped by several ranks and some by none"));
   const auto other_bound = [](int rank, Clipper& clipper) {
     if (rank == 1) clipper.set_bounds({3});
   };
-  CHECK(all_say(clip_errors(halves, other_bound), "rank 1 clips with other bounds"));
+  CHECK(all_ranks_say(clip_errors(halves, other_bound), "rank 1 clips with other bounds"));
 }
 
 TEST_CASE("messages that arrive in another order change no bit") {
