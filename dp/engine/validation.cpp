@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/ranks/launcher.h"
+#include "core/ranks/on_rank_0.h"
 #include "dp/accounting/truncation.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/disjoint_rows.h"
