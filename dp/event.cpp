@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -139,4 +139,4 @@ Event event_from_json(const std::string& text) {
   return event;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

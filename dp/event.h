@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The sampling of a release's batch. The last four are drawn in epochs of several batches, and the
 // first batch of an epoch is charged for all: a record takes part in at most one of them, or the
@@ -68,4 +68,4 @@ std::string to_json(const Event& event);
 // wrong type or out of range.
 Event event_from_json(const std::string& text);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

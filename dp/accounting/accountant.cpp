@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "dp/accounting/selection_cost.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -164,4 +164,4 @@ void Accountant::charge_selection(const SelectionCost& cost) {
   mean_runs_ = cost.runs;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 
 #include "dp/event.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The method by which releases are composed.
 enum class AccountantKind {
@@ -113,4 +113,4 @@ class Accountant {
 // Makes a new accountant at each call, for searches and for ledgers that grow.
 using AccountantFactory = std::function<std::unique_ptr<Accountant>()>;
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

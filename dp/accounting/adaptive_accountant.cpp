@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -81,4 +81,4 @@ AccountantFactory adaptive_accountant_factory(NeighboringRelation relation, Even
   };
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 
 #include "dp/accounting/rdp/rdp_accountant.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // An accountant by Renyi divergences of orders that are fixed before the first release, each with a
 // share of delta: the order that is best for the planned releases gets half of it, and all orders
@@ -29,4 +29,4 @@ class AdaptiveAccountant final : public Accountant {
 AccountantFactory adaptive_accountant_factory(
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one, EventCounts plans = {});
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -82,4 +82,4 @@ double gaussian_noise_multiplier(double epsilon, double delta, std::int64_t step
   return safe_root(low, high, root_tolerance, excess) * std::sqrt(static_cast<double>(steps));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

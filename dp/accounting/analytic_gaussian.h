@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The smallest delta for which the mechanism is (epsilon, delta) private when a record is added or
 // removed. Throws std::invalid_argument unless noise_multiplier >= 0, epsilon >= 0 (both finite)
@@ -19,4 +19,4 @@ double gaussian_epsilon(double noise_multiplier, double delta, std::int64_t step
 // The smallest noise multiplier, rounded up by a relative 1e-13 at most; 0 for no steps.
 double gaussian_noise_multiplier(double epsilon, double delta, std::int64_t steps = 1);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "dp/accounting/check_relation.h"
 #include "dp/accounting/selection_cost.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -165,4 +165,4 @@ Ledger::BudgetCheck Budget::admission() const {
   return [this](const History& after) { return allows(after); };
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

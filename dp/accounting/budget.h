@@ -8,7 +8,7 @@
 #include "dp/accounting/calibration.h"
 #include "dp/ledger/ledger.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Decides whether releases keep a target. The engine passes admission() to Ledger::record, so that
 // a release over budget is refused before it is made.
@@ -59,4 +59,4 @@ class Budget {
   std::unique_ptr<Answers> answers_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

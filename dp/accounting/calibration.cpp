@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -169,4 +169,4 @@ double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
          other_noise_multiplier(joint, noise_multiplier);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 
 #include "dp/accounting/make_accountant.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The target: `steps` releases, each on the next batch drawn like `batch`, are (epsilon, delta)
 // private under the accountant's relation. An epoch that is begun counts as a whole.
@@ -59,4 +59,4 @@ double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
                              const PrivacyTarget& target,
                              const AccountantFactory& accountant = accountant_factory());
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

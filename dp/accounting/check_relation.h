@@ -5,7 +5,7 @@
 #include "dp/accounting/accountant.h"
 #include "dp/ledger/ledger_text.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Throws std::invalid_argument, naming `what`, unless the accountant's relation is the ledger's.
 inline void check_relation(const char* what, const Accountant& accountant,
@@ -15,4 +15,4 @@ inline void check_relation(const char* what, const Accountant& accountant,
         relation_text(accountant.relation()), relation_text(header.relation));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "dp/accounting/analytic_gaussian.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -54,4 +54,4 @@ double gdp_delta(double mu, double epsilon) {
   return mu == 0 ? gaussian_delta(1, epsilon, 0) : gaussian_delta(noise, epsilon);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

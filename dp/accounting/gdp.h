@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The parameter mu of the limit: distinguishing neighbouring data sets is as hard as distinguishing
 // N(0, 1) from N(mu, 1). For Poisson sampling with rate q (Bu, Dong, Long and Su 2020, theorem 5):
@@ -25,4 +25,4 @@ double gdp_epsilon(double mu, double delta);
 // The limit's delta: Phi(-epsilon / mu + mu / 2) - e^epsilon Phi(-epsilon / mu - mu / 2).
 double gdp_delta(double mu, double epsilon);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

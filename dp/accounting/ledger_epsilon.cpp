@@ -5,7 +5,7 @@
 #include "dp/accounting/check_relation.h"
 #include "dp/accounting/selection_cost.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 double epsilon(const Ledger& ledger, double delta, AccountantKind kind) {
   return epsilon(ledger, delta, accountant_factory(kind, ledger.header().relation));
@@ -22,4 +22,4 @@ double epsilon(const Ledger& ledger, double delta, const AccountantFactory& acco
   return spent->epsilon(delta);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 #include "dp/accounting/make_accountant.h"
 #include "dp/ledger/ledger.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The smallest epsilon that an accountant proves for the ledger's releases; for all planned
 // releases if the number made could have been chosen (History::whole_plan); by the adaptive
@@ -18,4 +18,4 @@ double epsilon(const Ledger& ledger, double delta, AccountantKind kind = Account
 // neighbouring relation than the ledger's.
 double epsilon(const Ledger& ledger, double delta, const AccountantFactory& accountant);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 #include "dp/accounting/pld/prv_accountant.h"
 #include "dp/accounting/rdp/rdp_accountant.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 std::unique_ptr<Accountant> make_accountant(AccountantKind kind, NeighboringRelation relation) {
   switch (kind) {
@@ -19,4 +19,4 @@ AccountantFactory accountant_factory(AccountantKind kind, NeighboringRelation re
   return [kind, relation] { return make_accountant(kind, relation); };
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

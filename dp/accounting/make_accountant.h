@@ -5,7 +5,7 @@
 
 #include "dp/accounting/accountant.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // An accountant with an empty history.
 std::unique_ptr<Accountant> make_accountant(
@@ -16,4 +16,4 @@ AccountantFactory accountant_factory(
     AccountantKind kind = AccountantKind::pld,
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

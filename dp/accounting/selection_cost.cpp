@@ -6,7 +6,7 @@
 #include "dp/accounting/adaptive_accountant.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::unique_ptr<Accountant> accountant_for(const History& history,
   return made;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

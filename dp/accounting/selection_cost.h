@@ -8,7 +8,7 @@
 #include "dp/accounting/make_accountant.h"
 #include "dp/ledger/ledger_contents.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Let delta(e) be the privacy profile of one run and of all other releases of a ledger. With the
 // selection it is at most runs * delta(e - epsilon).
@@ -39,4 +39,4 @@ double selection_epsilon(const PrivateSelection& selection, double delta,
 std::unique_ptr<Accountant> accountant_for(const History& history,
                                            const AccountantFactory& accountant);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "dp/numerics/binomial_tail.h"
 #include "dp/numerics/directed_rounding.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -51,4 +51,4 @@ std::string truncation_problem(std::optional<std::int64_t> population,
   return truncation_problem(population, delta_and_steps);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

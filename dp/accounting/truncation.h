@@ -7,7 +7,7 @@
 
 #include "dp/accounting/calibration.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Why truncation costs too much: the delta it adds (docs/appendix/proofs-accounting.md, "Truncated
 // Poisson batches"), (1 + e^epsilon) truncation_probability for each step, exceeds half of the
@@ -22,4 +22,4 @@ std::string truncation_problem(std::optional<std::int64_t> population, const Pri
 std::string truncation_problem(std::optional<std::int64_t> population,
                                PrivacyTarget delta_and_steps, const Accountant& without_cut);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -134,4 +134,4 @@ std::string OneRunAudit::in_words() const {
                      rounded_down(epsilon), delta_text(delta), confidence_text(confidence));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The number of canaries guessed to be in (those with the highest scores) and out (the lowest).
 struct Guesses {
@@ -74,4 +74,4 @@ double one_run_p_value(std::int64_t canaries, std::int64_t guesses, std::int64_t
 OneRunAudit one_run_audit(std::span<const double> scores, const std::vector<bool>& included,
                           const OneRunOptions& options = {});
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

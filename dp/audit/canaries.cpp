@@ -12,7 +12,7 @@
 #include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -155,4 +155,4 @@ std::vector<double> spreads(const CanaryTrace& trace) {
   return scores;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

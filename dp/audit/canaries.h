@@ -10,7 +10,7 @@
 #include "autograd/tape.h"
 #include "core/random/secret_random.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Options of DiracCanaries.
 struct CanaryOptions {
@@ -83,4 +83,4 @@ std::vector<double> likelihood_ratios(const CanaryTrace& trace, double noise_mul
 // changes.
 std::vector<double> spreads(const CanaryTrace& trace);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

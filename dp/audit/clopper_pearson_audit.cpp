@@ -12,7 +12,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -135,4 +135,4 @@ std::string ClopperPearsonAudit::in_words() const {
       confidence_text(confidence));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Options of clopper_pearson_audit().
 struct ClopperPearsonOptions {
@@ -51,4 +51,4 @@ ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
                                           std::span<const double> with,
                                           const ClopperPearsonOptions& options = {});
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

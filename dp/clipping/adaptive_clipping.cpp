@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -40,4 +40,4 @@ std::vector<double> AdaptiveClipping::next(const std::vector<double>& bounds,
   return moved;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

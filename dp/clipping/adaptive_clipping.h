@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // After each step every group's bound C becomes C exp(-learning_rate (b - quantile)), where b is
 // the noisy fraction of units whose norm was within C (Andrew, Thakkar, Ramaswamy and McMahan 2021,
@@ -30,4 +30,4 @@ struct AdaptiveClipping {
                            const std::vector<double>& unclipped_fraction) const;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

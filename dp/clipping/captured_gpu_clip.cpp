@@ -4,7 +4,7 @@
 
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -103,4 +103,4 @@ const GpuClip& CapturedClip::replay(double loss_scale, const Tensor& losses) {
   return *gpu_clip_;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

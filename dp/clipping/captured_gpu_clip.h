@@ -13,7 +13,7 @@
 #include "core/cuda/capture.h"
 #include "dp/clipping/gpu_clip.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class CapturedClip {
  public:
@@ -64,4 +64,4 @@ class CapturedClip {
   std::string reason_ = "it has not been captured";
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

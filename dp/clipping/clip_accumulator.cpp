@@ -9,7 +9,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/shard_buckets.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -169,4 +169,4 @@ Gradients ClipAccumulator::take_sums() {
   return std::exchange(sums_, {});
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -16,7 +16,7 @@ namespace sotto::nn {
 class SumsToOwners;
 }
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The sums, counts and statistics of one logical batch.
 class ClipAccumulator {
@@ -98,4 +98,4 @@ class ClipAccumulator {
   nn::SumsToOwners* owners_ = nullptr;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

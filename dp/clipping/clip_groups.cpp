@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -145,4 +145,4 @@ double sensitivity_of(const std::vector<ClipGroup>& groups) {
   return std::sqrt(squares);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

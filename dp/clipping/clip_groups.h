@@ -8,7 +8,7 @@
 #include "autograd/parameter.h"
 #include "nn/module.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Parameters that are clipped together: the norm of a unit's gradient over all of them is at most
 // `bound` after clipping. The sensitivity of several groups is the square root of the sum of their
@@ -70,4 +70,4 @@ void check_sum_rounding(const ClipGroup& group, const SumSize& size);
 // Returns the sensitivity of the computed sum over all groups, rounding included.
 double rounded_sensitivity(const std::vector<ClipGroup>& groups, const SumSize& size);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

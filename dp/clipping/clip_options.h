@@ -7,7 +7,7 @@
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Options of a Clipper: rule, norm method, budget and the size of sums.
 struct ClipOptions {
@@ -28,4 +28,4 @@ struct ClipOptions {
 // the second weighted sums (ghost clipping, Li et al. 2022). Results are equal up to rounding.
 enum class ClipPasses { one, two };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

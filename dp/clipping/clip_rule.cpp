@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -39,4 +39,4 @@ std::vector<std::string> clip_rule_names() {
   return names;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Statistics of one logical batch, for debugging and tests. NOT private: they are exact functions
 // of the data and must not be published.
@@ -19,4 +19,4 @@ struct ClipStatistics {
   std::int64_t units = 0;       // added to the batch
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "dp/clipping/clipped_sum_content.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 ClippedSum::ClippedSum(std::unique_ptr<Content> content) : content_(std::move(content)) {}
 ClippedSum::ClippedSum(ClippedSum&&) noexcept = default;
@@ -22,4 +22,4 @@ std::int64_t ClippedSum::groups() const { return std::ssize(content().unclipped)
 bool ClippedSum::counts_finite() const { return content().finite.has_value(); }
 const SampledBatch& ClippedSum::draw() const { return content().draw; }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class SampledBatch;
 
@@ -38,4 +38,4 @@ class ClippedSum {
   std::unique_ptr<Content> content_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

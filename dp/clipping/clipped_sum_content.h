@@ -9,7 +9,7 @@
 #include "dp/sampling/sampler.h"
 #include "nn/optim/shards.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct ClippedSum::Content {
   // f64 sums of whole parameters or, with shards, of the elements that this rank owns.
@@ -23,4 +23,4 @@ struct ClippedSum::Content {
   std::shared_ptr<const nn::Shards> shards = nullptr;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

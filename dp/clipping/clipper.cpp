@@ -14,7 +14,7 @@
 #include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -389,4 +389,4 @@ ClippedSum Clipper::clipped_sum(SampledBatch draw, Gradients sums, std::vector<d
                               std::move(draw), std::move(shards)}));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

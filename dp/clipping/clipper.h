@@ -21,7 +21,7 @@ class Shards;
 }
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct ClipBatch;
 struct SharedBatch;
@@ -156,4 +156,4 @@ class Clipper {
   std::unique_ptr<SharedBatch> shared_;     // of the batch
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 GpuClip::GpuClip(const std::vector<ClipGroup>& groups, const Options& options, Device device)
     : groups_(groups),
@@ -196,4 +196,4 @@ void GpuClip::drop_sums(std::size_t group) {
   }
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

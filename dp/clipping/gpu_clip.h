@@ -14,7 +14,7 @@
 #include "dp/clipping/parameter_gradients.h"
 #include "kernels/host_device/clip_sample.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Clips one physical batch at a time. The groups must outlive this object.
 class GpuClip {
@@ -91,4 +91,4 @@ class GpuClip {
   std::vector<double> read_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include "dp/clipping/host_group_clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 bool all_on_gpu(const std::vector<ClipGroup>& groups, const Tensor& losses) {
   const Device device = losses.device();
@@ -115,4 +115,4 @@ bool GpuGroupClipper::finish_all() {
   return true;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/clipping/gpu_clip.h"
 #include "dp/clipping/group_clipper.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // True if the losses and all parameters are on one GPU. False without losses.
 bool all_on_gpu(const std::vector<ClipGroup>& groups, const Tensor& losses);
@@ -45,4 +45,4 @@ class GpuGroupClipper final : public GroupClipper {
   std::unique_ptr<UnreadBatch> batch_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/clipping/clip_options.h"
 #include "dp/clipping/parameter_gradients.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Weights of units in [0, 1], by which their clipped gradients in some groups are multiplied.
 struct UnitWeights {
@@ -55,4 +55,4 @@ class GroupClipper {
   virtual void finish() {}
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

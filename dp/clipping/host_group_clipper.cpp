@@ -6,7 +6,7 @@
 #include "dp/clipping/unit_norms.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -165,4 +165,4 @@ void HostGroupClipper::clip(std::size_t group, ParameterUses gradients) {
   groups_[group].factors = {};
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/group_clipper.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class HostGroupClipper final : public GroupClipper {
  public:
@@ -32,4 +32,4 @@ class HostGroupClipper final : public GroupClipper {
   std::vector<Group> groups_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

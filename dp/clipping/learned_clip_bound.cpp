@@ -9,7 +9,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/gradient_vectors.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -105,4 +105,4 @@ void LearnedClipBound::load_state(const std::map<std::string, Tensor>& state) {
   follow();
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 #include "nn/optim/optimizer.h"
 #include "nn/optim/schedule.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Settings of LearnedClipBound.
 struct LearnedClipBoundOptions {
@@ -87,4 +87,4 @@ class LearnedClipBound {
   nn::Adam adam_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 OnePassSink::OnePassSink(const ClipBatch& batch, const Grouping* grouping, GroupClipper& clipper)
     : batch_(batch),
@@ -51,4 +51,4 @@ void OnePassSink::clip(std::size_t group) {
   clipper_->clip(group, std::exchange(pending_[group], {}));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "autograd/sink.h"
 #include "dp/clipping/group_clipper.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class OnePassSink final : public GradSink {
  public:
@@ -36,4 +36,4 @@ class OnePassSink final : public GradSink {
   std::size_t budget_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 std::vector<PerSampleGrad> grouped(std::vector<PerSampleGrad> uses, const Grouping* grouping,
                                    std::int64_t units) {
@@ -42,4 +42,4 @@ std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> use
 
 bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

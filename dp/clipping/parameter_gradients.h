@@ -7,7 +7,7 @@
 #include "autograd/parameter.h"
 #include "autograd/per_sample/per_sample_grad.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Parameters, each with the gradients of all its uses.
 using ParameterUses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
@@ -29,4 +29,4 @@ std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> use
 // propagate. (Clipped gradients are far too small for their sum to overflow.) Waits for a GPU.
 bool all_finite(const Tensor& x);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::vector<double> counts_on_rank_0(Ranks& ranks, const std::vector<double>& ow
   return total;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 #include "dp/sampling/sampler.h"
 #include "nn/optim/shard_buckets.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class Clipper;
 
@@ -51,4 +51,4 @@ struct SharedBatch {
 // Collective.
 std::vector<double> counts_on_rank_0(Ranks& ranks, const std::vector<double>& own);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

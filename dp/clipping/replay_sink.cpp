@@ -2,7 +2,7 @@
 
 #include "dp/clipping/gpu_group_clipper.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 void ReplaySink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
   if (!CapturedClip::made_of(uses)) return rest_.receive(parameter, std::move(uses));
@@ -59,4 +59,4 @@ void ReplaySink::hand_on() {
   gradients_.clear();
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/one_pass_sink.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The captured clippings of one captured loss that a clipper keeps and replays for its physical
 // batches, by the number of rows of a unit.
@@ -51,4 +51,4 @@ class ReplaySink final : public GradSink {
   ParameterUses gradients_;  // of rows, also where units have several
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 #include "dp/clipping/unit_sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -42,4 +42,4 @@ Var clip_factors(const Var& losses, const ClipGroup& group, const ClipRule& rule
   return as_value(losses, Tensor::from(factors, {std::ssize(factors)}));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // <g_n, v>, [n]: the product of the gradient of each sample's loss, over all parameters, with a
 // direction v that is public or was released; parameters without a direction add nothing. Runs
@@ -21,4 +21,4 @@ Var gradient_products(const Var& losses, const Gradients& v);
 // the parameters of the group. Runs backward, and the tape stays complete.
 Var clip_factors(const Var& losses, const ClipGroup& group, const ClipRule& rule = {});
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
                      Limits limits, std::span<const std::int64_t> owners)
@@ -63,4 +63,4 @@ void SumBlocks::split(std::int64_t first, std::int64_t end, std::int64_t max_uni
   split(middle - units_.begin(), end, max_units, ends);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The drawn units of a batch, divided into blocks by their numbers alone.
 class SumBlocks {
@@ -54,4 +54,4 @@ class SumBlocks {
   mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by the maximum
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

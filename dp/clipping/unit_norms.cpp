@@ -6,7 +6,7 @@
 #include "core/threads/simd_dispatch.h"
 #include "kernels/host_device/clip_sample.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -149,4 +149,4 @@ double finite_sum(const std::vector<double>& values) {
   return total;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

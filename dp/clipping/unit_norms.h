@@ -7,7 +7,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/host_device/clip_factor.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The clip factors of one group.
 struct ClipFactors {
@@ -44,4 +44,4 @@ UnitCounts count_units(const std::vector<double>& norms, const std::vector<doubl
 // Returns the sum of the finite values.
 double finite_sum(const std::vector<double>& values);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "autograd/sink.h"
 #include "dp/clipping/parameter_gradients.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // `take` must not let gradients escape: only clip factors, and sums weighted by them, so that the
 // sink bounds each unit's influence.
@@ -30,4 +30,4 @@ class UnitSink final : public GradSink {
   Take take_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

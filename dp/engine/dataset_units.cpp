@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   if (data.units.empty()) return options;
@@ -21,4 +21,4 @@ EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   return options;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

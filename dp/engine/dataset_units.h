@@ -4,7 +4,7 @@
 #include "dp/engine/engine_options.h"
 #include "nn/data/dataset.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Returns the options for training on this data set. If the data set names units (Dataset::units),
 // rows_of_unit is set to their samples: unit k of the engine is the one with the k-th smallest
@@ -14,4 +14,4 @@ namespace sotto::inline dp {
 // options.unit is still one training example: the guarantee holds for the unit only.
 EngineOptions with_units_of(const Dataset& data, EngineOptions options);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 void check_rows_apart(std::span<const std::int64_t> units, std::span<const std::int64_t> rows,
                       std::span<const std::int64_t> starts) {
@@ -27,4 +27,4 @@ void check_rows_apart(std::span<const std::int64_t> units, std::span<const std::
                   shared->first, shared->second, std::next(shared)->second));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

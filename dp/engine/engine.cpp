@@ -6,7 +6,7 @@
 #include "dp/engine/engine_parts.h"
 #include "nn/optim/optimizer.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population,
                const Ledger& ledger, const EngineOptions& options)
@@ -92,4 +92,4 @@ const memory::Plan* Engine::memory_plan() const {
   return plan ? &*plan : nullptr;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

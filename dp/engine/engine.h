@@ -33,7 +33,7 @@ struct Plan;
 }  // namespace memory
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The report of one step. The statistics are NOT private.
 struct StepReport {
@@ -167,4 +167,4 @@ class Engine {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -23,7 +23,7 @@ namespace sotto {
 class Ranks;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A planned number of releases of means (MeanQuery), for the ledger's plan.
 struct PlannedMeans {
@@ -122,4 +122,4 @@ struct EngineOptions {
   std::function<std::int64_t(std::int64_t unit)> owner_of_unit = {};
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

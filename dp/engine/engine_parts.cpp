@@ -11,7 +11,7 @@
 #include "dp/noise/noise_grid.h"
 #include "dp/numerics/directed_rounding.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -396,4 +396,4 @@ void Engine::Parts::load(const EngineState& state) {
   loss_scale = scale;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

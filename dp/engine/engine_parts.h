@@ -15,7 +15,7 @@
 #include "dp/engine/unit_batches.h"
 #include "dp/noise/bounded_statistics.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The parts of an engine, and its steps without the lock.
 struct Engine::Parts {
@@ -75,4 +75,4 @@ struct Engine::Parts {
   mutable OneUser user;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

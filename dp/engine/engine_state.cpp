@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "dp/event.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -111,4 +111,4 @@ EngineState engine_state(const TensorFile& file) {
   return state;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

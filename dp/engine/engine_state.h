@@ -10,7 +10,7 @@
 #include "core/tensor.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct EngineState {
   std::string ledger, run;  // their ids
@@ -31,4 +31,4 @@ TensorFile to_file(const EngineState& state);
 // Throws std::invalid_argument for a file without an engine's state.
 EngineState engine_state(const TensorFile& file);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

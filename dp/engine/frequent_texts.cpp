@@ -12,7 +12,7 @@
 #include "core/io/xxh64.h"
 #include "nn/data/tables/csv_reader.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -157,4 +157,4 @@ std::vector<std::vector<std::string>> FrequentTexts::find(
   return found;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/noise/bounded_statistics.h"
 #include "nn/data/tables/table_schema.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The releases that a search makes, and the standard deviation of their noise on the fractions of
 // so many histograms.
@@ -51,4 +51,4 @@ class FrequentTexts {
   std::vector<std::size_t> columns_;  // their numbers in the schema
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

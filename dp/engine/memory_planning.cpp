@@ -5,7 +5,7 @@
 
 #include "core/ranks/of_all_ranks.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -207,4 +207,4 @@ void MemoryPlanning::choose(const Run& run, Ranks* ranks) {
   set_rows(parts_, plan_->fit().rows);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

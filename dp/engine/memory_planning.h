@@ -13,7 +13,7 @@
 #include "memory/planning/planner.h"
 #include "memory/profiling/phase_profiler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The parts of a private step that are planned. They must outlive the planning.
 struct PlannedParts {
@@ -53,4 +53,4 @@ class MemoryPlanning {
   std::optional<memory::Plan> plan_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/subset.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::unique_ptr<Mechanism> NoiseSchedule::make_mechanism() const {
                 .min_separation = sampler_.min_separation()});
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/noise/mechanism.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class NoiseSchedule {
  public:
@@ -44,4 +44,4 @@ class NoiseSchedule {
 // True if the number of finite gradients is released with the gradient.
 bool counts_finite(const EngineOptions& options);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

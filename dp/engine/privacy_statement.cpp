@@ -15,7 +15,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -227,4 +227,4 @@ PrivacyStatement statement_from_json(const std::string& text) {
   }
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class Budget;
 class Clipper;
@@ -59,4 +59,4 @@ std::string to_json(const PrivacyStatement& statement);
 // std::invalid_argument for any other text.
 PrivacyStatement statement_from_json(const std::string& text);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -16,7 +16,7 @@
 #include "dp/sampling/sampler.h"
 #include "nn/data/tables/table_reader.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -302,4 +302,4 @@ SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Le
   return found;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

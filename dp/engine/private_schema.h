@@ -7,7 +7,7 @@
 #include "dp/ledger/ledger.h"
 #include "nn/data/tables/schema_guess.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The privacy that release_schema() spends.
 struct SchemaBudget {
@@ -36,4 +36,4 @@ struct SchemaBudget {
 SchemaGuess release_schema(const std::string& path, const TableSchema& draft, Ledger& ledger,
                            const SchemaBudget& budget);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "dp/numerics/root_search.h"
 #include "dp/sampling/make_sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -83,4 +83,4 @@ Selected select_privately(
   return std::move(*best);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

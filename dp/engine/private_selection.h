@@ -12,7 +12,7 @@
 #include "dp/engine/engine_options.h"
 #include "dp/ledger/ledger.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The result of one run, which leaves only if it is the best.
 struct Candidate {
@@ -64,4 +64,4 @@ Selected select_privately(
     const std::function<Candidate(std::int64_t setting, const Ledger& run)>& candidate,
     SecretRandom random = SecretRandom());
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

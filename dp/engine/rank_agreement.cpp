@@ -17,7 +17,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/planning/planner.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -305,4 +305,4 @@ void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int
   });
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

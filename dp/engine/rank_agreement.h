@@ -11,7 +11,7 @@
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Throws the same std::invalid_argument on every rank, naming rank and value, if options, ledgers,
 // data sets, parameters, their values or the optimizer's rules differ, if the ranks cannot do what
@@ -21,4 +21,4 @@ void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int
                      const Dataset* data, const EngineOptions& options, const Ledger& ledger,
                      std::vector<std::string> problems);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/poisson_samplers.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -92,4 +92,4 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query, Sampled
   return means;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -10,7 +10,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/rank_sink.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 SharedRun::SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer)
     : ranks_(std::move(ranks)),
@@ -167,4 +167,4 @@ MechanismState SharedRun::own(const MechanismState& whole,
   return state;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -16,7 +16,7 @@
 #include "nn/optim/optimizer.h"
 #include "nn/optim/shards.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Rank 0's decisions on a step, told before it.
 struct StepOrder {
@@ -70,4 +70,4 @@ class SharedRun {
   std::shared_ptr<const nn::Shards> shards_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

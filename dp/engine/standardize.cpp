@@ -9,7 +9,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/tables/table_schema.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -129,4 +129,4 @@ std::map<std::int64_t, StatisticRange> number_ranges(const TableSchema& schema) 
   return ranges;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

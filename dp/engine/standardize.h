@@ -12,7 +12,7 @@ namespace sotto {
 struct TableSchema;
 }
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Options of standardize().
 struct StandardizeOptions {
@@ -45,4 +45,4 @@ void standardize(Engine& engine, const Dataset& data, const StandardizeOptions& 
 // them; not of those that a public mean and deviation standardise already.
 std::map<std::int64_t, StatisticRange> number_ranges(const TableSchema& schema);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

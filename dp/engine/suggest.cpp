@@ -4,7 +4,7 @@
 
 #include "dp/accounting/calibration.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -43,4 +43,4 @@ Suggestion suggest(const EngineOptions& options, std::int64_t population) {
           .noise_multiplier = noise};
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

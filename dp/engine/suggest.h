@@ -6,7 +6,7 @@
 
 #include "dp/engine/engine_options.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Settings to begin a search with.
 struct Suggestion {
@@ -34,4 +34,4 @@ struct Suggestion {
 // and where calibrate_noise_multiplier() does.
 Suggestion suggest(const EngineOptions& options, std::int64_t population);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "memory/planning/planner.h"
 #include "nn/data/batch_loader.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -140,4 +140,4 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
   return told_statement(engine);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

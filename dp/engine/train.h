@@ -9,7 +9,7 @@
 #include "dp/engine/engine.h"
 #include "dp/engine/standardize.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Options of train().
 struct TrainOptions {
@@ -69,4 +69,4 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
                        const OnStep& on_step = {});
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include "core/devices.h"
 #include "nn/optim/check_finite.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -59,4 +59,4 @@ void TrainedParameters::check_finite() const {
           one.name);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

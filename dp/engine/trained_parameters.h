@@ -6,7 +6,7 @@
 
 #include "nn/module.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A parameter, as it was when the engine was made.
 struct TrainedParameter {
@@ -34,4 +34,4 @@ class TrainedParameters {
   std::vector<TrainedParameter> all_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "nn/optim/rank_sink.h"
 #include "nn/state.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -142,4 +142,4 @@ bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& 
   return file.verified;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/engine/engine.h"
 #include "nn/optim/moving_average.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // On several ranks save_checkpoint() and load_checkpoint() are collective: rank 0 alone writes and
 // reads the file, which is the same for every number of ranks, and an error is thrown on every
@@ -47,4 +47,4 @@ LedgerPosition checkpoint_mark(const std::string& path);
 bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average = nullptr);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

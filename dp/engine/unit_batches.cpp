@@ -7,7 +7,7 @@
 #include "dp/engine/disjoint_rows.h"
 #include "dp/numerics/binomial_tail.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -233,4 +233,4 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
   physical_batches_->over(items.rows, run_blocks, lost, items.widths);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -16,7 +16,7 @@
 #include "dp/sampling/sampler.h"
 #include "memory/physical_batches.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The rows that are computed together, and the units that they belong to.
 struct PhysicalBatch {
@@ -97,4 +97,4 @@ class UnitBatches {
   std::optional<memory::PhysicalBatches> physical_batches_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "core/join.h"
 #include "core/ranks/on_rank_0.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -101,4 +101,4 @@ std::string owner_problem(std::int64_t population, const EngineOptions& options,
   return "";
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

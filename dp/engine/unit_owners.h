@@ -11,7 +11,7 @@
 #include "dp/engine/engine_options.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // One of several ranks.
 struct RankOf {
@@ -57,4 +57,4 @@ std::vector<std::byte> owned_units(std::int64_t population, const EngineOptions&
 std::string owner_problem(std::int64_t population, const EngineOptions& options,
                           const std::vector<std::vector<std::byte>>& owned);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

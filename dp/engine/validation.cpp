@@ -11,7 +11,7 @@
 #include "dp/engine/unit_owners.h"
 #include "memory/checkpointing/model_checkpoints.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -290,4 +290,4 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   return std::move(problems).all();
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "dp/sampling/make_sampler.h"
 #include "nn/optim/optimizer.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Returns one sentence per problem, with the values; empty if there is none. `header` is that of
 // the ledger.
@@ -28,4 +28,4 @@ std::string truncation_problem(std::int64_t population, const Event& batch,
 // Returns the options of the sampler, for make_sampler().
 SamplerOptions sampler_options(const EngineOptions& options);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

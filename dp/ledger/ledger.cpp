@@ -4,7 +4,7 @@
 #include "core/ranks/on_rank_0.h"
 #include "dp/ledger/open_ledger.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class Ledger::Locked {
  public:
@@ -134,4 +134,4 @@ const LedgerHeader& Ledger::header() const {
   return remote_ ? remote_->header : locked()->contents().header;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -18,7 +18,7 @@ namespace sotto {
 class Ranks;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class OpenLedger;
 
@@ -157,4 +157,4 @@ class Ledger {
   std::shared_ptr<Ranks> ranks_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

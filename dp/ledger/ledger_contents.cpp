@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases) {
   // Search from the back: the last kind recurs most often.
@@ -198,4 +198,4 @@ History LedgerContents::history() const {
   return history;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

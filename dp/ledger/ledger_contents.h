@@ -10,7 +10,7 @@
 #include "dp/event.h"
 #include "dp/numerics/truncated_negative_binomial.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The most releases that one line may reserve.
 inline constexpr std::int64_t max_reservation = 1 << 20;
@@ -153,4 +153,4 @@ struct LedgerContents {
   void set_selection(LedgerRun& run, const PrivateSelection& selection) const;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/io/atomic_file.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 const LedgerRun& LedgerCopy::run(const std::string& id) const {
   static const LedgerRun none;
@@ -119,4 +119,4 @@ void LedgerCopy::append(const std::string& lines) {
   usable_ = true;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

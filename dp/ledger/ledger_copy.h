@@ -9,7 +9,7 @@
 #include "dp/ledger/ledger_position.h"
 #include "dp/ledger/ledger_text.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Other runs append to the file, too: whatever reads or writes it needs its lock, file().lock(). A
 // ledger in memory has no file. After an exception the file's end is unknown, and the copy is not
@@ -52,4 +52,4 @@ class LedgerCopy {
   bool usable_ = true;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

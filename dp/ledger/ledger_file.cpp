@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -123,4 +123,4 @@ void LedgerFile::sync_folder() const {
   if (::fsync(opened.number()) != 0 && errno != EINVAL) fail_on(folder, "cannot sync");
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

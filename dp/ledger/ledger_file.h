@@ -6,7 +6,7 @@
 
 #include "core/io/open_file.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // An open append-only file, or none (a ledger in memory).
 class LedgerFile {
@@ -56,4 +56,4 @@ class LedgerFile::Lock {
   int descriptor_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -49,4 +49,4 @@ LedgerPosition ledger_position_from_json(const std::string& text) {
           .checksum = digits(object, "chain", checksum_digits)};
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Where a ledger stood when a checkpoint was written, by which an older or another file is noticed.
 struct LedgerPosition {
@@ -26,4 +26,4 @@ std::string to_json(const LedgerPosition& mark);
 // wrong type or out of range.
 LedgerPosition ledger_position_from_json(const std::string& text);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/io/sha256.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -259,4 +259,4 @@ std::string add_line(LedgerText& text, const std::string& line) {
   return whole;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

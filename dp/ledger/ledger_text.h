@@ -8,7 +8,7 @@
 
 #include "dp/ledger/ledger_contents.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The format version that is written, and the oldest that is read: version 2 has no population
 // lines, version 3 has no plan lines.
@@ -56,4 +56,4 @@ std::string line_end(const std::string& checksum);
 // The relation as written in the header.
 const char* relation_text(NeighboringRelation relation);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "core/random/secret_random.h"
 #include "dp/ledger/ledger_copy.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -344,4 +344,4 @@ std::string OpenLedger::settlement() {
                   settlement_line(text().contents.run(run_), open_->used, open_->next_draw));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -15,7 +15,7 @@
 #include "dp/ledger/ledger_position.h"
 #include "dp/ledger/ledger_text.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // See Ledger, which locks mutex() around each of these functions.
 class OpenLedger {
@@ -88,4 +88,4 @@ class OpenLedger {
   std::weak_ptr<const void> claim_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

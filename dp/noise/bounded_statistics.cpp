@@ -11,7 +11,7 @@
 #include "dp/noise/mechanism.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 double StatisticRange::to_unit(double value) const {
   if (std::isnan(value)) return 0;
@@ -166,4 +166,4 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
   return means;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -13,7 +13,7 @@ namespace sotto {
 class Ranks;
 }
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct BoundedSums;
 class SampledBatch;
@@ -83,4 +83,4 @@ class HistogramSum {
   std::int64_t units_ = 0;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -12,7 +12,7 @@
 #include "dp/numerics/directed_rounding.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct GaussianMechanism::LastRelease {
   NoiseGrid grid;
@@ -123,4 +123,4 @@ void GaussianMechanism::add_floating_point(NoisyUpdate& update, const Scale& sca
   }
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

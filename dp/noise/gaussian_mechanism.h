@@ -8,7 +8,7 @@
 #include "dp/noise/gaussian_noise.h"
 #include "dp/noise/mechanism.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The Gaussian mechanism (Dwork et al. 2006): adds independent normal noise of standard deviation
 // noise_multiplier * sensitivity. Engine makes one unless a noise_strategy is set; Mechanism shows
@@ -50,4 +50,4 @@ class GaussianMechanism final : public Mechanism {
   std::unique_ptr<LastRelease> last_;  // the next one uses its sampler and memory
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -1,7 +1,7 @@
 // The arithmetic of the Gaussian mechanism's noise.
 #pragma once
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The arithmetic by which normal noise is drawn and added.
 enum class GaussianNoise {
@@ -14,4 +14,4 @@ enum class GaussianNoise {
   floating_point,
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

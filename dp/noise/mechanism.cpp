@@ -10,7 +10,7 @@
 #include "dp/clipping/clipped_sum_content.h"
 #include "dp/noise/noisy_update_pass.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct NoisyGradient::Content {
   Gradients gradients;
@@ -137,4 +137,4 @@ void Mechanism::check_independent() const {
   check(independent(), "release: only gradients can be released with correlated noise");
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

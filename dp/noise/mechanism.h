@@ -17,7 +17,7 @@ class Optimizer;
 class Ranks;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class BoundedStatistics;
 class ClippedSum;
@@ -132,4 +132,4 @@ class Mechanism {
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -12,7 +12,7 @@
 #include "core/threads/simd_dispatch.h"
 #include "kernels/host_device/optimizer_update.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -116,4 +116,4 @@ bool add_on_grid(const Tensor& from, const Tensor& to, std::int64_t first,
   return from.dtype() == Dtype::f64 ? add(f64, f32) : add(f32, f32);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

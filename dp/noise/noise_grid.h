@@ -9,7 +9,7 @@ namespace sotto {
 class Tensor;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The maximum that rounding adds to the sensitivity, relative to it.
 inline constexpr double rounding_share = 0x1p-20;
@@ -46,4 +46,4 @@ inline constexpr std::int64_t noise_block_size = std::int64_t{1} << 16;  // 512 
 bool add_on_grid(const Tensor& from, const Tensor& to, std::int64_t first,
                  std::span<const std::int64_t> noise, const NoiseGrid& grid, double divisor);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

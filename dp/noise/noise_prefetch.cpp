@@ -13,7 +13,7 @@
 #include "core/threads/parallel.h"
 #include "dp/noise/noise_grid.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -168,4 +168,4 @@ std::span<const std::int64_t> NoisePrefetch::next(std::span<std::int64_t> room) 
   return draws_->next(room);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

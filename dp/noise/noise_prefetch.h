@@ -12,7 +12,7 @@ class RoundedGaussian;
 class SecretRandom;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The noise of one release, partly prefetched; next() hands it out block by block.
 class NoisePrefetch final {
@@ -41,4 +41,4 @@ class NoisePrefetch final {
   std::unique_ptr<Draws> draws_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 void NoisyUpdate::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                            std::int64_t end, bool finite) {
@@ -211,4 +211,4 @@ void NoisyUpdate::on_gpu(const NoiseGrid& grid, const GpuNoise& noise) {
   check(!step_ || !found(UpdateFault::not_finite), "step: a gradient is not finite");
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -12,7 +12,7 @@
 #include "nn/optim/optimizer.h"
 #include "nn/optim/shard_buckets.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The place of an element in a release.
 struct NoisePlace {
@@ -102,4 +102,4 @@ class NoisyUpdate {
   nn::ValuesFromOwners* values_ = nullptr;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

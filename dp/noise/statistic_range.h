@@ -1,7 +1,7 @@
 // The public range of a statistic of privacy units.
 #pragma once
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The range that one unit's value of a statistic is clamped to. {0, 1} for counts and accuracies.
 struct StatisticRange {
@@ -13,4 +13,4 @@ struct StatisticRange {
   double from_unit(double value) const;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 
 #include <Eigen/Core>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::vector<double> minimize(const Function& function, std::vector<double> start
   return {here.x.begin(), here.x.end()};
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct ValueAndGradient {
   double value = 0;
@@ -19,4 +19,4 @@ std::vector<double> minimize(
     const std::function<ValueAndGradient(const std::vector<double>&)>& function,
     std::vector<double> start, double tolerance = 1e-9, int max_steps = 500);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

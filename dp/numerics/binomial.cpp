@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -60,4 +60,4 @@ double proportion_at_most(std::int64_t n, std::int64_t k, double confidence) {
   return safe_root(static_cast<double>(k) / static_cast<double>(n), 1.0, tolerance, excess);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 struct BinomialTail {
   double probability;  // P[X >= k]
@@ -21,4 +21,4 @@ BinomialTail binomial_at_least(std::int64_t n, std::int64_t k, double p);
 // n >= 1 and confidence is in (1/2, 1).
 double proportion_at_most(std::int64_t n, std::int64_t k, double confidence);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

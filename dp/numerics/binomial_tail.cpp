@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -52,4 +52,4 @@ double binomial_tail(std::int64_t n, double rate, std::int64_t max) {
   return std::clamp(tail, std::numeric_limits<double>::min(), 1.0);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

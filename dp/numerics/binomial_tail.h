@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // An upper bound on P[Binomial(n, rate) > most]: at most 2 % above it if most >= n rate and n <=
 // 10^10; 1 if most is below the mean, where the probability is at least 1/2; 0 only if most >= n,
@@ -12,4 +12,4 @@ namespace sotto::inline dp {
 // unless 1 <= n <= 2^53, most >= 0 and 0 < rate <= 1.
 double binomial_tail(std::int64_t n, double rate, std::int64_t max);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -51,4 +51,4 @@ std::string noise_text(double noise) { return rounded_down(noise, given_digits);
 
 std::string shown(double value) { return std::isinf(value) ? "∞" : fmt::format("{:g}", value); }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The number of significant digits, unless another is given.
 inline constexpr int shown_digits = 4;
@@ -26,4 +26,4 @@ std::string noise_text(double noise_multiplier);
 // A number that a user gave, to six digits: "0.00426667".
 std::string shown(double value);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

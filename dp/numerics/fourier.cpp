@@ -7,7 +7,7 @@
 
 #include "core/threads/simd_dispatch.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -173,4 +173,4 @@ FourierTransform& fourier_transform(std::int64_t size) {
   return known.try_emplace(size, size).first->second;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

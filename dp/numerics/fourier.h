@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Complex numbers, with real and imaginary parts in separate arrays.
 struct SplitComplex {
@@ -36,4 +36,4 @@ class FourierTransform {
 // The transform of this size that the thread keeps.
 FourierTransform& fourier_transform(std::int64_t size);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

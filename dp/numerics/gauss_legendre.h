@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A point of a rule on [-1, 1].
 struct QuadratureNode {
@@ -39,4 +39,4 @@ void visit_points(const QuadratureRule<points>& rule, double from, double to, co
   for (const QuadratureNode& node : rule) visit(half * node.weight, middle + half * node.position);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // ln(e^x - 1), ln(1 + e^x)
 inline double log_expm1(double x) {
@@ -35,4 +35,4 @@ class LogSum {
   double sum_ = 0;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

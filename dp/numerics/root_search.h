@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A point x with excess(x) <= 0 within `tolerance` |x| of one with excess > 0. Requires
 // excess(unsafe) > 0 >= excess(safe). False position (Illinois), with bisection at every fourth
@@ -30,4 +30,4 @@ double safe_root(double unsafe, double safe, double tolerance, const Function& e
   return safe;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

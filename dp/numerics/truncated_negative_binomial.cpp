@@ -6,7 +6,7 @@
 #include "core/random/secret_random.h"
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::int64_t TruncatedNegativeBinomial::draw(SecretRandom& random) const {
   return k;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

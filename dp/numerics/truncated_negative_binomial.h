@@ -7,7 +7,7 @@ namespace sotto {
 class SecretRandom;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The negative binomial distribution of shape eta, without 0 (Papernot and Steinke 2022, definition
 // 1): for k = 1, 2, ...
@@ -38,4 +38,4 @@ struct TruncatedNegativeBinomial {
   bool operator==(const TruncatedNegativeBinomial&) const = default;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

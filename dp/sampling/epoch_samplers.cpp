@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::vector<std::int64_t> BallsAndBinsSampler::assign(SecretRandom& random) cons
   return batch_of;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

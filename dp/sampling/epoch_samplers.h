@@ -5,7 +5,7 @@
 #include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The base of samplers by epoch. Their rest() is, for each unit, the batch of this epoch (from 0)
 // in which it has yet to take part, or -1; empty before and after an epoch.
@@ -60,4 +60,4 @@ class BallsAndBinsSampler final : public EpochSampler {
   std::int64_t size(std::int64_t /*batch*/) const override { return -1; }
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

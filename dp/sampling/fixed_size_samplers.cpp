@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -41,4 +41,4 @@ std::vector<std::int64_t> PlannedSampler::sample(std::int64_t index_in_epoch) {
   return units;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

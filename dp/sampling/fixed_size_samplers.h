@@ -5,7 +5,7 @@
 #include "dp/sampling/sampler.h"
 #include "dp/sampling/subset.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Every subset of `size` units has the same probability, without replacement, independently of
 // other draws.
@@ -50,4 +50,4 @@ class PlannedSampler final : public Sampler {
   std::int64_t batch_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "dp/sampling/fixed_size_samplers.h"
 #include "dp/sampling/poisson_samplers.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -76,4 +76,4 @@ std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOpti
   fail("make_sampler: unknown sampling");
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

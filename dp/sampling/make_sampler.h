@@ -6,7 +6,7 @@
 #include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The sampling, and the numbers that it needs.
 struct SamplerOptions {
@@ -28,4 +28,4 @@ struct SamplerOptions {
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options,
                                       SecretRandom random = SecretRandom());
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

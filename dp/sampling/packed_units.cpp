@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -133,4 +133,4 @@ std::vector<std::int64_t> unpacked_units(std::span<const std::byte> bytes,
   return units;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

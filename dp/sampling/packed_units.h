@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Packs numbers from 0, in rising order: the gap before each in an exponential Golomb code (Teuhola
 // 1978), whose order fits the gaps. A unit of a Poisson batch takes about log2(population / batch)
@@ -16,4 +16,4 @@ std::vector<std::byte> packed_units(std::span<const std::int64_t> units);
 // code of units below `population`.
 std::vector<std::int64_t> unpacked_units(std::span<const std::byte> bytes, std::int64_t population);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "dp/numerics/binomial_tail.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -69,4 +69,4 @@ std::vector<std::int64_t> CyclicPoissonSampler::sample(std::int64_t index_in_epo
   return units;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include "dp/sampling/sampler.h"
 #include "dp/sampling/subset.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Every unit takes part with the same probability, independently of other units and other draws.
 // The probability is a multiple of 2^-64 and known exactly; rate() is that multiple, rounded up to
@@ -78,4 +78,4 @@ class CyclicPoissonSampler final : public Sampler {
   SecretRandom random_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "core/io/xxh64.h"
 #include "core/random/secret_random.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::vector<std::int64_t> FullBatchSampler::sample(std::int64_t /*index_in_epoch
   return all;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 
 #include "dp/event.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The size of a set of units, and a hash that two sets hardly share: ranks compare by it sets that
 // they do not know.
@@ -175,4 +175,4 @@ class FullBatchSampler final : public Sampler {
   bool secure() const override { return true; }  // there is no randomness
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 #include "core/random/secret_random.h"
 #include "core/random/uniform_int.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -225,4 +225,4 @@ std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, Secr
   return floyd(n, size, NumberSet(size), random);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

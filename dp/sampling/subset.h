@@ -9,7 +9,7 @@ namespace sotto {
 class SecretRandom;
 }  // namespace sotto
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Samples every unit with the same probability, a multiple of 2^-64, independently of other units
 // and other draws.
@@ -39,4 +39,4 @@ class IndependentSubset {
 // Needs 0 <= size <= n.
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -1,6 +1,6 @@
 #include "dp/sampling/told_sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
                        std::vector<std::int64_t> own, const UnitDigest& all) {
@@ -14,4 +14,4 @@ void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, s
   all_ = all;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 
 #include "dp/sampling/sampler.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 class ToldSampler final : public Sampler {
  public:
@@ -35,4 +35,4 @@ class ToldSampler final : public Sampler {
   UnitDigest all_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -21,10 +21,8 @@
 #include "samples/training/settings.h"
 
 namespace sotto {
-struct TrainingReport;
-inline namespace dp {
 class Clipper;
-}
+struct TrainingReport;
 }  // namespace sotto
 
 namespace sotto::samples {

@@ -14,7 +14,7 @@ import sys
 
 LAYERS = ["core", "kernels", "autograd", "nn", "memory", "multilevel", "dp"]
 DP = [{"numerics", "event.h"}, {"sampling", "ledger"}, {"clipping"}, {"accounting"}, {"noise"}, {"audit", "engine"}]
-NAMESPACES = {"memory": "sotto::memory", "multilevel": "sotto::multilevel", "dp": "sotto::inline dp"}
+NAMESPACES = {"memory": "sotto::memory", "multilevel": "sotto::multilevel"}
 MAX_LINES = 400
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".py"}
 DEVICE_SOURCES = {".cu", ".cuh"}

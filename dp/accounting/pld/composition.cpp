@@ -10,7 +10,7 @@
 #include "dp/accounting/pld/large_loss_composition.h"
 #include "dp/accounting/pld/prv_composition.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -237,4 +237,4 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history, cons
   return best;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "dp/accounting/pld/pld_query.h"
 #include "dp/event.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Answers queries about growing histories. Results are reused.
 class PldComposition {
@@ -31,4 +31,4 @@ class PldComposition {
   LossCache losses_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -257,4 +257,4 @@ double log_moment(const DiscretePld& pair, double tilt) {
   return largest + std::log(sum);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/accounting/pld/bound.h"
 #include "dp/accounting/pld/dominating_pair.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The rule by which losses between lattice points are moved to lattice points.
 enum class Discretization {
@@ -67,4 +67,4 @@ DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirror
 // ln E_P[e^{tilt loss}; loss finite]
 double log_moment(const DiscretePld& pair, double tilt);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

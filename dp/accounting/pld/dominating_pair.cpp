@@ -5,7 +5,7 @@
 
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -106,4 +106,4 @@ double DominatingPair::piece(double x) const {
   return change_ == Adjacency::replace ? std::min(length, near(-turn_)) : length;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

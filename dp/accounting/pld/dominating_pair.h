@@ -9,7 +9,7 @@
 #include "dp/event.h"
 #include "dp/numerics/gauss_legendre.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The density p(x) and the privacy loss ln p(x)/q(x) at a point.
 struct LossPoint {
@@ -95,4 +95,4 @@ class DominatingPair {
   double tail_mass_truncation_, lowest_, highest_, turn_, log_norm_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -147,4 +147,4 @@ double large_loss_bound(const ComposedQuery& query, Bound bound,
   return planned_bound(query, {Bound::lower, false, lattice}, plan);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 
 #include "dp/numerics/root_search.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -125,4 +125,4 @@ double LargeLossCurve::epsilon(double delta) const {
   return safe_root(high, low, precision, [&](double epsilon) { return -excess(epsilon); });
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

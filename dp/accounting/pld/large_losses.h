@@ -9,7 +9,7 @@
 #include "dp/accounting/pld/pld_planner.h"
 #include "dp/accounting/pld/tilted_sum.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A composition in which one loss may decide: losses above `limit` are so rare that the event of
 // two of them is a negligible part of delta; the answer is near this epsilon and delta.
@@ -60,4 +60,4 @@ class LargeLossCurve {
   std::vector<LargeLoss> large_losses_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

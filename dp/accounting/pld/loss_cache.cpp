@@ -8,7 +8,7 @@
 
 #include "core/threads/parallel.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -146,4 +146,4 @@ const TiltedSum& LossCache::sum(const ReleaseCounts& counts, const PldSide& side
   return sums.emplace(key, std::move(known)).first->second.sum;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

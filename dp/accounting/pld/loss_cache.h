@@ -10,7 +10,7 @@
 #include "dp/accounting/pld/loss_samples.h"
 #include "dp/accounting/pld/tilted_sum.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The number of releases of each kind.
 using ReleaseCounts = std::map<SampledGaussian, double>;
@@ -57,4 +57,4 @@ class LossCache {
   std::unique_ptr<Kept> kept_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

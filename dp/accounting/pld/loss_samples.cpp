@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -79,4 +79,4 @@ Cumulants SampledCumulants::at(double tilt) const {
   return sum;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 
 #include "dp/accounting/pld/dominating_pair.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The loss of one release under P, as weighted points.
 struct LossSamples {
@@ -50,4 +50,4 @@ class SampledCumulants {
   double value_at_0_ = 0;  // the samples' error at tilt 0, where the true value is 0
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "dp/accounting/pld/composition.h"
 #include "dp/accounting/rdp/rdp_accountant.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -139,4 +139,4 @@ double PldAccountant::charged_delta(double epsilon, Bound bound) const {
              : answer;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

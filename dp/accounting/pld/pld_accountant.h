@@ -9,7 +9,7 @@
 #include "dp/accounting/accountant.h"
 #include "dp/accounting/pld/bound.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 enum class Discretization;
 class PldComposition;
@@ -55,4 +55,4 @@ class PldAccountant : public Accountant {
   std::unique_ptr<PldComposition> composition_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

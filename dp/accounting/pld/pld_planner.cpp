@@ -8,7 +8,7 @@
 #include <numbers>
 #include <utility>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -210,4 +210,4 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   return plan;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

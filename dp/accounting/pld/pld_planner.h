@@ -9,7 +9,7 @@
 #include "dp/accounting/pld/loss_samples.h"
 #include "dp/accounting/pld/pld_query.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The interval [low, high] that contains a sum's tilted measure (weighted by e^{tilt loss}) except
 // for the mass `outside_mass`.
@@ -73,4 +73,4 @@ inline constexpr double max_lattice_points = 1 << 21;
 // ln of the largest value of (1 - e^{-t}) e^{-tilt t} over t >= 0.
 double log_largest_weight(double tilt);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -5,7 +5,7 @@
 
 #include "dp/accounting/pld/bound.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A query about a composition: epsilon for a delta, or delta for an epsilon.
 struct PldQuery {
@@ -20,4 +20,4 @@ inline double trivial_bound(const PldQuery& question, Bound bound) {
   return question.of == PldQuery::Of::delta ? 1 : std::numeric_limits<double>::infinity();
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "dp/accounting/pld/discrete_pld.h"
 #include "dp/accounting/pld/pld_accountant.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Bounds as PldAccountant, for the same samplings: within about 0.01 of an estimate of epsilon, 1 %
 // if epsilon is below 1, and more if that takes more than 2^21 points.
@@ -17,4 +17,4 @@ class PrvAccountant final : public PldAccountant {
       : PldAccountant(AccountantKind::prv, relation, Discretization::mean_matched) {}
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -53,4 +53,4 @@ double matched_bound(const ComposedQuery& query, const PldSide& side, double til
                   : std::max(answer + sign * moved, 0.0);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -4,7 +4,7 @@
 
 #include "dp/accounting/pld/side_bound.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The spacing with the requested error (Gopi, Lee and Wutschitz 2021, theorem 5.5), or a coarser
 // one if that takes too long.
@@ -15,4 +15,4 @@ double matched_spacing(const ComposedQuery& query, const PldPlan& plan);
 double matched_bound(const ComposedQuery& query, const PldSide& side, double tilt,
                      const LossWindow& window);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

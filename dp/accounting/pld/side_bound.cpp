@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -72,4 +72,4 @@ double side_bound(const ComposedQuery& query, const PldSide& side, double tilt,
   return std::min(answer, chernoff(query, side, tilt));
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include "dp/accounting/pld/loss_cache.h"
 #include "dp/accounting/pld/pld_planner.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // A query about the composition of these releases, whose losses are kept in the cache.
 struct ComposedQuery {
@@ -30,4 +30,4 @@ double chernoff(const ComposedQuery& query, const PldSide& side, double tilt);
 double side_bound(const ComposedQuery& query, const PldSide& side, double tilt,
                   const LossWindow& window);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "dp/accounting/pld/pld_planner.h"
 #include "dp/numerics/fourier.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -188,4 +188,4 @@ double DeltaCurve::epsilon(double delta) const {
   return std::max(table_.point(above) + std::log1p(part * std::expm1(table_.spacing)), 0.0);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 #include "dp/accounting/pld/discrete_pld.h"
 #include "dp/accounting/pld/pld_planner.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The size of a transform for `count` points: the smallest 2^k or 3 * 2^k that is at least `count`.
 std::int64_t transform_size(double count);
@@ -88,4 +88,4 @@ class DeltaCurve {
   DeltaTable table_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

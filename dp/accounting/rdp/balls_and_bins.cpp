@@ -10,7 +10,7 @@
 #include "dp/accounting/rdp/rdp.h"
 #include "dp/numerics/log_sum.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -206,4 +206,4 @@ double rdp_balls_and_bins_added(std::int64_t batches, double sigma, double order
   return NegativeMoments(t, sigma).log(order - 1) / (order - 1);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Upper bounds on the Renyi divergences, in nats, at these orders > 1, of a whole epoch of
 // `batches` Gaussian releases with this noise multiplier, when one record is added or removed. The
@@ -25,4 +25,4 @@ std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
 // sigma >= 0.1 and order <= 25 batches sigma.
 double rdp_balls_and_bins_added(std::int64_t batches, double sigma, double order);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -11,7 +11,7 @@
 #include "core/threads/parallel.h"
 #include "dp/numerics/log_sum.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -254,4 +254,4 @@ RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double
   return {std::exp(moment), orders[best]};
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The Renyi divergence of order alpha > 1 of one step of the Poisson-subsampled Gaussian mechanism
 // (sampling rate q, noise multiplier sigma; add or remove one record), in nats:
@@ -51,4 +51,4 @@ RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, doub
 // The smallest delta for this epsilon.
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

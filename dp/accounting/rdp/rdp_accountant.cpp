@@ -11,7 +11,7 @@
 #include "dp/accounting/rdp/balls_and_bins.h"
 #include "dp/accounting/rdp/replace_one.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -96,4 +96,4 @@ bool RdpAccountant::order_at_edge(double delta) const {
   return best.value > 0 && (best.order == orders_.front() || best.order == orders_.back());
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -8,7 +8,7 @@
 #include "dp/accounting/accountant.h"
 #include "dp/accounting/rdp/rdp.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Releases of one kind, and the divergence of one of them at each order: NaN until computed.
 struct RdpTerm {
@@ -42,4 +42,4 @@ class RdpAccountant final : public Accountant {
   mutable std::map<Event, RdpTerm> terms_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

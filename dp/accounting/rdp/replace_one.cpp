@@ -7,7 +7,7 @@
 #include "dp/accounting/rdp/rdp.h"
 #include "dp/numerics/log_sum.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 std::vector<double> rdp_curve_replaced(double q, double sigma, std::span<const double> orders) {
   constexpr double min = 1e-50;  // below this noise moments overflow
@@ -28,4 +28,4 @@ std::vector<double> rdp_curve_replaced(double q, double sigma, std::span<const d
   return curve;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

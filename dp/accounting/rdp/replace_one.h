@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Upper bounds on the Renyi divergences, in nats, at these orders a > 1, of one Gaussian release on
 // a batch in which a record takes part with probability q, drawn without replacement or by Poisson
@@ -18,4 +18,4 @@ namespace sotto::inline dp {
 // are in (1, 1e6].
 std::vector<double> rdp_curve_replaced(double q, double sigma, std::span<const double> orders);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

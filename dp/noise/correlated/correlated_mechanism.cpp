@@ -11,7 +11,7 @@
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -267,4 +267,4 @@ void CorrelatedMechanism::load_state(const std::map<std::string, Tensor>& state)
   started_ = std::move(loaded);
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

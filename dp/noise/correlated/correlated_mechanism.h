@@ -10,7 +10,7 @@
 #include "dp/noise/mechanism.h"
 #include "dp/noise/noise_grid.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The correlation of the noise, and the batches it is made for.
 struct NoisePlan {
@@ -95,4 +95,4 @@ class CorrelatedMechanism final : public Mechanism {
   std::unique_ptr<Started> started_;  // from the first release on
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "core/threads/parallel.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -167,4 +167,4 @@ void CorrelatedNoiseStream::resume(std::int64_t step, const Tensor& memory) {
   step_ = step;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 #include "core/tensor.h"
 #include "dp/noise/correlated/strategy_matrix.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // y_t = z_t - round(m_t), where m_t = sum_(j < t) C[t, j] y_j depends on past noise only. The
 // rounded number is within 3/4 of m_t, and equals it for a tree.
@@ -44,4 +44,4 @@ class CorrelatedNoiseStream {
   Tensor memory_;
 };
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -218,4 +218,4 @@ double squared_error(const StrategyMatrix& strategy, Participation participation
   return variance * sensitivity * sensitivity;
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

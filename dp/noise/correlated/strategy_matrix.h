@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // Binary tree aggregation (Dwork et al. 2010; DP-FTRL, Kairouz et al. 2021): row t sums the steps
 // of the tree's node that ends at step t and is a left child; no other node is used.
@@ -101,4 +101,4 @@ enum class PrefixError { mean, max };
 double squared_error(const StrategyMatrix& strategy, Participation participation,
                      PrefixError error);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "dp/numerics/bfgs.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 namespace {
 
@@ -236,4 +236,4 @@ StrategyMatrix optimize_buffered_toeplitz(const ErrorObjective& goal, int buffer
   return {buffers_at(best), goal.steps};
 }
 
-}  // namespace sotto::inline dp
+}  // namespace sotto

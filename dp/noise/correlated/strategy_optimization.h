@@ -3,7 +3,7 @@
 
 #include "dp/noise/correlated/strategy_matrix.h"
 
-namespace sotto::inline dp {
+namespace sotto {
 
 // The objective of a search. Searches throw std::invalid_argument unless all numbers are >= 1.
 struct ErrorObjective {
@@ -22,4 +22,4 @@ StrategyMatrix optimize_banded_toeplitz(const ErrorObjective& goal, std::int64_t
 // (McMahan et al. 2024, section 4). Throws std::invalid_argument unless 0 <= buffers <= 16.
 StrategyMatrix optimize_buffered_toeplitz(const ErrorObjective& goal, int buffers);
 
-}  // namespace sotto::inline dp
+}  // namespace sotto
