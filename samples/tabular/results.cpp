@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sotto/autograd/ops/reductions.h>
+#include <sotto/autograd/tape.h>
 #include <sotto/core/error.h>
 #include <sotto/dp/ledger/ledger_contents.h>
 #include <sotto/nn/functional.h>

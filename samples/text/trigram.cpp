@@ -6,6 +6,7 @@
 #include <sotto/autograd/ops.h>
 #include <sotto/core/error.h>
 #include <sotto/kernels/tensor_ops/tensor_ops.h>
+#include <sotto/nn/data/text/text_vocabulary.h>
 
 namespace sotto::text {
 

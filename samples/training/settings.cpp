@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/join.h>
+#include <sotto/dp/accounting/calibration.h>
 #include <sotto/dp/engine/validation.h>
 #include "samples/cli/program.h"
 #include "samples/cli/renamed_options.h"

@@ -3,6 +3,7 @@
 
 #include "dp/clipping/clipper.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 

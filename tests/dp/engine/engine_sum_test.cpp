@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dp/engine/engine.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/dp_models.h"
 
