@@ -4,15 +4,14 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-build=$root/build-quickstart
+build=$root/build
 report=$build/mnist.html
 # shellcheck source=tests/scripts/packages.sh
 . "$root/tests/scripts/packages.sh"
 
 install_missing "$build_packages"
 echo "Building in $build"
-configure "$build" "$root" -Dbuildtype=release -Dinstruction_set=native -Dunity_build=true \
-  -Dtests=disabled -Dsamples=enabled
+configure "$build" "$root" -Dsamples=enabled
 ninja -C "$build" samples/mnist
 
 echo "Training"

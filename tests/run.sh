@@ -1,27 +1,26 @@
 #!/bin/sh
-# run.sh            installs what is missing, builds everything in release mode, runs all tests but the
-#                   suite `long`, and prints "N passed, N failed, N skipped".
-# run.sh FILTER...  builds what is needed for the tests whose names contain a FILTER, and runs these.
-# SOTTO_SHARED names a folder with more conformance cases. SOTTO_UNITY_BUILD=true compiles many sources in one go,
-# which is faster once, and slower after each change.
+# run.sh            installs what is missing, builds everything in `build`, runs the suites `quick` and `gate`, and prints
+#                   "N passed, N failed, N skipped".
+# run.sh FILTER...  builds what is needed for the tests whose names contain a FILTER, and runs these; =NAME is the test
+#                   of that name.
+# SOTTO_SHARED names a folder with more conformance cases. SOTTO_SETUP holds options for `meson setup`, as -Dwerror=true.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-build=$root/build-tests
+build=$root/build
 # shellcheck source=tests/scripts/packages.sh
 . "$root/tests/scripts/packages.sh"
 
-if [ $# -eq 0 ] || [ ! -f "$build/build.ninja" ]; then
+if [ $# -eq 0 ] || ! grep -q '"test_' "$build/meson-info/intro-tests.json" 2>/dev/null; then
   optional_packages="$optional_packages
 $optional_test_packages"
   install_missing "$build_packages
 $test_packages"
   # shellcheck disable=SC2046 # options
-  configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled \
-    ${SOTTO_UNITY_BUILD:+-Dunity_build=$SOTTO_UNITY_BUILD} $(cuda_options)
+  configure "$build" "$root" -Dtests=enabled -Dsamples=enabled $(cuda_options)
 fi
 [ $# -eq 0 ] || exec python3 "$root/tests/scripts/run_matching.py" "$build" "$@"
-ninja -C "$build"
+ninja -C "$build" all meson-test-prereq
 
 log=$build/meson-logs/testlog.json
 rm -f "$log"

@@ -29,7 +29,7 @@ class World:
         samples = os.path.join(os.path.abspath(build), "samples")
         for name in PROGRAMS:
             setattr(self, name, os.path.join(samples, name))
-        self.preload = os.path.join(os.path.abspath(build), "tests", "libfailing_calls.so")
+        self.preload = os.path.join(os.path.abspath(build), "tests/samples/libfailing_calls.so")
         self.seed, self.count = seed, count
         self.random = random.Random(seed)
         self.attacks = 0

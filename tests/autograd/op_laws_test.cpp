@@ -1,5 +1,6 @@
 // The laws that every operation on the tape obeys, on random cases of each, with fixed seeds.
 // SOTTO_OP_INSTANCES sets the number of cases.
+// File tags: [alone]
 #include <algorithm>
 #include <cstdlib>
 
@@ -55,7 +56,7 @@ TEST_CASE("every registered operation has a case, and every case a registered op
   }
 }
 
-TEST_CASE("every operation obeys the laws of gradients and of samples") {
+TEST_CASE("every operation obeys the laws of gradients and of samples", "[gate]") {
   CheckOptions options;
   if (const char* wanted = std::getenv("SOTTO_OP_INSTANCES")) options.instances = std::atoi(wanted);
   std::vector<OpCase> cases = op_cases();

@@ -1,4 +1,5 @@
 // Wide results of odd width in 16 bits on a GPU: their further columns count for nothing.
+// File tags: [gpu]
 #include <cmath>
 
 #include "autograd/check/op_run.h"

@@ -1,5 +1,6 @@
 // Mixed precision on the tape: the types of operations and gradients, and the independence of a
 // sample's bits from its batch.
+// File tags: [alone]
 #include "autograd/precision.h"
 
 #include <algorithm>
@@ -81,7 +82,8 @@ TEST_CASE("every registered operation is in the table of widths, and nothing els
   }
 }
 
-TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gradients too") {
+TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gradients too",
+          "[gpu]") {
   // An op may consist of several kernels, each of which rounds its result.
   constexpr double factor = 8;
   for (const OpCase& one : op_cases()) {

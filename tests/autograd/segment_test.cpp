@@ -1,4 +1,5 @@
 // Checkpointed segments: gradients are equal to the bit with and without them, and memory is less.
+// File tags: [engine][sanitized]
 #include "autograd/segment.h"
 
 #include "autograd/ops.h"

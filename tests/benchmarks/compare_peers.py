@@ -31,7 +31,7 @@ MODELS = ["logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"]
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/bench_steps and tests/bench_roofline")
+    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/benchmarks/bench_steps and tests/benchmarks/bench_roofline")
     p.add_argument("--peers", help="the peers' program")
     p.add_argument("--python", default=sys.executable, help="what runs it")
     p.add_argument("--peer-modes", default="torch,opacus-hooks,opacus-functorch,opacus-ew,opacus-ghost,opacus-fgc")
@@ -48,7 +48,7 @@ def one_round(args, model, batch):
     case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds), "--max-steps",
             str(args.max_steps)]
     found = {}
-    for line in json_lines([args.build / "tests/bench_steps", *case, "--modes", "ordinary,flat"], args.threads):
+    for line in json_lines([args.build / "tests/benchmarks/bench_steps", *case, "--modes", "ordinary,flat"], args.threads):
         found[{"ordinary": "ordinary", "flat": "private"}[line["mode"]]] = line["ms_per_step"]
         found[line["mode"] + " bytes"] = line["peak_bytes"]
     if args.peers:
@@ -65,7 +65,7 @@ def one_round(args, model, batch):
 
 def floor_ms(args, model, batch, ceilings):
     """The minimum time of our ordinary step: each kernel is bounded by its operations or its bytes."""
-    command = [args.build / "tests/bench_steps", "--models", model, "--batches", str(batch), "--modes", "ordinary",
+    command = [args.build / "tests/benchmarks/bench_steps", "--models", model, "--batches", str(batch), "--modes", "ordinary",
                "--seconds", "0", "--profile"]
     line = json_lines(command, args.threads)[0]
     return sum(max(k["flops"] / ceilings["fma_gflops"], k["bytes"] / ceilings["triad_gbytes"]) for k in line["kernels"]) * 1e-6
@@ -82,7 +82,7 @@ TITLES = ["private / ordinary", "memory, private / ordinary", "Opacus / private"
 
 
 def measure(args):
-    ceilings = json_lines([args.build / "tests/bench_roofline", str(args.threads)], args.threads)[0]
+    ceilings = json_lines([args.build / "tests/benchmarks/bench_roofline", str(args.threads)], args.threads)[0]
     cases = []
     for model in args.models.split(","):
         for batch in map(int, args.batches.split(",")):

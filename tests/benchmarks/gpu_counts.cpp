@@ -1,7 +1,7 @@
 // Counts what a training step asks of a GPU: launches, waits of the host, and bytes of operands,
 // for large networks in bf16, ordinary and private; and estimates from that how long a step takes.
 // It needs no GPU, but a pretended one that does no work:
-//   SOTTO_CUDA_LIBRARY=tests/libfake_gpu.so SOTTO_PRETENDED_DRY=1 tests/bench_gpu_counts
+//   SOTTO_CUDA_LIBRARY=tests/libfake_gpu.so SOTTO_PRETENDED_DRY=1 tests/benchmarks/bench_gpu_counts
 // Prints one JSON line for each network and mode.
 #include <cstdlib>
 #include <iostream>

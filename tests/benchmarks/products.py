@@ -22,7 +22,7 @@ GOAL = 0.80
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/bench_kernels")
+    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/benchmarks/bench_kernels")
     add_measuring(p, threads=1)
     return p.parse_args()
 
@@ -43,7 +43,7 @@ def main():
     args = arguments()
     lines = []
     for _ in range(args.rounds):
-        lines += json_lines([args.build / "tests/bench_kernels", "large"], args.threads)
+        lines += json_lines([args.build / "tests/benchmarks/bench_kernels", "large"], args.threads)
     print(table(lines))
     if args.json:
         args.json.write_text("".join(json.dumps(line) + "\n" for line in lines))

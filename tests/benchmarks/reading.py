@@ -112,7 +112,7 @@ def main():
         if Image:
             write_pictures(folder, options.pictures)
         places = [folder / form for form in ("png", "jpeg") if (folder / form).is_dir()]
-        lines = json_lines([options.build / "tests/bench_reading", folder / "table.csv", folder / "schema.json", *places],
+        lines = json_lines([options.build / "tests/benchmarks/bench_reading", folder / "table.csv", folder / "schema.json", *places],
                            options.threads)
         megabytes = (folder / "table.csv").stat().st_size / 1e6
         amounts = {"records": ("CSV, fields alone", megabytes, "MB/s"), "table": ("CSV to numbers (pandas)", megabytes, "MB/s"),

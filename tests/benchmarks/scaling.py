@@ -44,7 +44,7 @@ SCATTER = 0.05
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/bench_steps")
+    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/benchmarks/bench_steps")
     p.add_argument("--scans", default=",".join(scan.name for scan in SCANS), help="default: %(default)s")
     p.add_argument("--seconds", type=float, default=0.3, help="timed work in each case and round")
     add_measuring(p, threads=1)
@@ -52,7 +52,7 @@ def arguments():
 
 
 def timed(args, model, batch):
-    command = [args.build / "tests/bench_steps", "--models", model, "--batches", str(batch), "--modes", ",".join(SIDES),
+    command = [args.build / "tests/benchmarks/bench_steps", "--models", model, "--batches", str(batch), "--modes", ",".join(SIDES),
                "--seconds", str(args.seconds), "--warmup", "1", "--min-steps", "3", "--max-steps", "200"]
     return json_lines(command, args.threads)
 

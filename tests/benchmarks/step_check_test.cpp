@@ -1,4 +1,5 @@
 // The check before a step is timed, on every GPU.
+// File tags: [gpu]
 #include "tests/benchmarks/step_check.h"
 
 #include "core/devices.h"

@@ -183,6 +183,13 @@ def help_of(program, words):
     return subprocess.run([program, *subcommand, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+def built(build):
+    """What Meson builds when it is asked to, as build/tests/benchmarks/bench_steps."""
+    targets = build / "meson-info/intro-targets.json"
+    made = json.loads(targets.read_text()) if targets.is_file() else []
+    return {f"build/{pathlib.Path(name).relative_to(build.resolve())}" for target in made for name in target["filename"]}
+
+
 def unread(root, build, words):
     """What is wrong with a command that is not run; empty if nothing is seen."""
     name, options = words[0], [word.split("=")[0] for word in words[1:] if word.startswith("-")]
@@ -196,7 +203,7 @@ def unread(root, build, words):
         text = help_of(program, words)
         unknown = [option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", text)]
     elif name.startswith("build/tests/"):
-        unknown = [] if (build / name[len("build/"):]).is_file() else [name]
+        unknown = [] if (build / name[len("build/"):]).is_file() or name in built(build) else [name]
     else:
         unknown = [] if os.access(root / name, os.X_OK) else [name]
     return f"{' '.join(words)}: unknown: {', '.join(unknown)}" if unknown else ""

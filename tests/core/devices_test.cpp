@@ -1,4 +1,5 @@
 // Devices and their names, on machines with and without a GPU.
+// File tags: [gpu][gpus][sanitized]
 #include "core/devices.h"
 
 #include <cstdlib>

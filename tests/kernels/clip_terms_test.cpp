@@ -1,4 +1,5 @@
 // What clipping computes from norms, and checks and zeros of several arrays, on every engine.
+// File tags: [gpu]
 #include <limits>
 
 #include "kernels/backend.h"

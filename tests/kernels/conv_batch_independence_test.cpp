@@ -1,4 +1,5 @@
 // The result of a convolution for one sample does not depend on the other samples or on repetition.
+// File tags: [engine][optimised]
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/conv_cases.h"
 
@@ -36,7 +37,7 @@ TEST_CASE("a NaN in one sample leaves the bits of the other samples") {
   });
 }
 
-TEST_CASE("a sample has the same bits in any batch on the CPU") {
+TEST_CASE("a sample has the same bits in any batch on the CPU", "[gate]") {
   for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {
     if (has_cpu_engine(engine)) set_cpu_engine(engine);
     Random random(8);

@@ -1,3 +1,4 @@
+// File tags: [optimised][sanitized]
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/conv_cases.h"
 
@@ -162,7 +163,7 @@ void check_all(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) 
 
 }  // namespace
 
-TEST_CASE("convolutions and their gradients are the sums of products that define them") {
+TEST_CASE("convolutions and their gradients are the sums of products that define them", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(1);
     for (int round = 0; round < 40; ++round) {
@@ -172,7 +173,7 @@ TEST_CASE("convolutions and their gradients are the sums of products that define
   });
 }
 
-TEST_CASE("norms of weight gradients are those of the materialized ones, however large") {
+TEST_CASE("norms of weight gradients are those of the materialized ones, however large", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(7);
     for (int round = 0; round < 60; ++round) {
@@ -199,7 +200,7 @@ TEST_CASE("norms of weight gradients are those of the materialized ones, however
   });
 }
 
-TEST_CASE("convolutions of the sizes that networks have") {
+TEST_CASE("convolutions of the sizes that networks have", "[nightly]") {
   for_each_engine([](Backend& engine) {
     Random random(2);
     Window depthwise = square(3, 1, 1);

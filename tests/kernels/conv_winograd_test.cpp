@@ -194,7 +194,7 @@ TEST_CASE("a sample at the ends of the floating-point range moves such sums by a
 }
 
 // As in clipper_test.cpp, for images.
-TEST_CASE("an image whose terms cancel leaves the contributions of others in the sum") {
+TEST_CASE("an image whose terms cancel leaves the contributions of others in the sum", "[gate]") {
   constexpr std::int64_t count = 600, place = 153, side = 8, channels = 32;
   const Tensor others = full({count, channels, side, side}, 1);
   const Tensor grads = full({count, channels, side, side}, 0.3 / (channels * side * side));

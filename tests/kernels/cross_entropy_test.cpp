@@ -1,4 +1,5 @@
 // Cross entropy of rows against a loop in double, on every engine.
+// File tags: [gpu]
 #include <array>
 #include <limits>
 

@@ -1,3 +1,4 @@
+// File tags: [gpu][optimised][sanitized][simd]
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -94,7 +95,7 @@ void check_product(Backend& engine, Random& random, const Sizes& s, Dtype dtype)
 
 }  // namespace
 
-TEST_CASE("gemm is the sum of products, for any strides, sizes and types") {
+TEST_CASE("gemm is the sum of products, for any strides, sizes and types", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(1);
     for (int round = 0; round < 60; ++round) {

@@ -1,4 +1,5 @@
 // The LSTM primitive: the devices' code against the CPU's, and both against the definition.
+// File tags: [sanitized][simd]
 #include "kernels/host_device/lstm_layer.h"
 #include "tests/support/kernel_cases.h"
 
@@ -56,7 +57,7 @@ constexpr Tensor Layer::*written[] = {&Layer::gates, &Layer::states, &Layer::cel
 
 }  // namespace
 
-TEST_CASE("device code: LSTM layers") {
+TEST_CASE("device code: LSTM layers", "[gpu]") {
   for_random_layers([](const Layer& layer, Random&) {
     for (const auto which : written) {
       check_on_devices(layer.*which, [&](Backend& b, const View& y) {
@@ -72,7 +73,7 @@ TEST_CASE("device code: LSTM layers") {
   });
 }
 
-TEST_CASE("device code: gradients of LSTM layers") {
+TEST_CASE("device code: gradients of LSTM layers", "[gpu]") {
   for_random_layers([](const Layer& drawn, Random& random) {
     const Layer layer = drawn.copy();
     backend(cpu).lstm(layer.view());

@@ -1,5 +1,6 @@
 // Attention's weights and the gradients of scores, against their definitions in double, on every
 // engine.
+// File tags: [gpu][optimised][simd]
 #include <limits>
 
 #include "core/threads/parallel.h"
@@ -134,7 +135,7 @@ Tensor row_of(const std::vector<double>& scores) {
 
 }  // namespace
 
-TEST_CASE("weights of scores and their gradients agree with their definitions") {
+TEST_CASE("weights of scores and their gradients agree with their definitions", "[gate]") {
   for_each_engine([](Backend&) {
     Random random(71);
     for (int round = 0; round < 120; ++round) {

@@ -1,3 +1,4 @@
+// File tags: [optimised][sanitized][simd]
 #include <limits>
 
 #include "tests/support/kernel_cases.h"
@@ -152,7 +153,7 @@ TEST_CASE("maxima, their taps and their gradients are those of the definition") 
   });
 }
 
-TEST_CASE("averages and their gradients are those of the definition") {
+TEST_CASE("averages and their gradients are those of the definition", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(2);
     for (int round = 0; round < 60; ++round) {

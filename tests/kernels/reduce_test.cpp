@@ -1,4 +1,5 @@
 // Reductions, copies and row-wise primitives against loops in double, in any memory order.
+// File tags: [optimised]
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -74,13 +75,13 @@ std::vector<double> reduced(Reduction op, const Tensor& x, const Shape& y) {
 
 }  // namespace
 
-TEST_CASE("the environment variable disables instruction sets") {
+TEST_CASE("the environment variable disables instruction sets", "[simd]") {
   const char* const wanted = std::getenv("SOTTO_SIMD");
   if (wanted) CHECK_FALSE(has_avx512());
   if (wanted && std::string_view(wanted) == "portable") CHECK_FALSE(has_avx2());
 }
 
-TEST_CASE("reductions over any axes and strides agree with loops") {
+TEST_CASE("reductions over any axes and strides agree with loops", "[simd]") {
   Random random(41);
   for (int i = 0; i < 600; ++i) {
     const Dtype dtype = float_dtypes[i % 4];
@@ -99,7 +100,7 @@ TEST_CASE("reductions over any axes and strides agree with loops") {
   }
 }
 
-TEST_CASE("sums over no elements are zero, products one, extreme values an error") {
+TEST_CASE("sums over no elements are zero, products one, extreme values an error", "[simd]") {
   const Tensor x = zeros({3, 0, 2});
   CHECK(values(sum(x, {1})) == std::vector<double>(6, 0.0));
   CHECK(values(reduce(Reduction::product, x, {1}, true)) == std::vector<double>(6, 1.0));
@@ -108,7 +109,7 @@ TEST_CASE("sums over no elements are zero, products one, extreme values an error
   CHECK_THROWS_AS(reduce(Reduction::max, x, {1}, false), std::invalid_argument);
 }
 
-TEST_CASE("a long sum of floats is rounded once") {
+TEST_CASE("a long sum of floats is rounded once", "[simd]") {
   Random random(42);
   for (const bool columns : {false, true}) {
     const Tensor x = columns ? random_tensor(random, {100000, 2}, {0, 1}, Dtype::f32)
@@ -121,7 +122,7 @@ TEST_CASE("a long sum of floats is rounded once") {
   }
 }
 
-TEST_CASE("extreme values and sums show a NaN wherever it stands") {
+TEST_CASE("extreme values and sums show a NaN wherever it stands", "[simd]") {
   for (std::int64_t at = 0; at < 19; ++at) {
     Tensor x = full({19, 3}, 1);
     x.data<float>()[at * 3 + 1] = std::nanf("");
@@ -167,7 +168,7 @@ TEST_CASE("argmax along an axis is that of the axis brought to the end") {
   CHECK(throws([&] { argmax(full({}, 1)); }, "argmax: over axis -1 of ()"));
 }
 
-TEST_CASE("gather and scatter move rows along any axis") {
+TEST_CASE("gather and scatter move rows along any axis", "[simd]") {
   Random random(44);
   for (int i = 0; i < 300; ++i) {
     const Dtype dtype = float_dtypes[i % 4];
@@ -248,7 +249,7 @@ TEST_CASE("the norm of a table's gradient with one row a sample counts equal ids
   }
 }
 
-TEST_CASE("softmax and normalisation of rows agree with their definitions") {
+TEST_CASE("softmax and normalisation of rows agree with their definitions", "[simd]") {
   Random random(45);
   for (int i = 0; i < 200; ++i) {
     const Dtype dtype = float_dtypes[i % 4];
@@ -328,7 +329,7 @@ std::vector<Tensor> some_results() {
 
 }  // namespace
 
-TEST_CASE("results do not depend on the number of threads") {
+TEST_CASE("results do not depend on the number of threads", "[simd]") {
   const int before = thread_count();
   for_each_engine([&](Backend&) {
     set_thread_count(1);

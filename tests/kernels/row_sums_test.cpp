@@ -1,4 +1,5 @@
 // Squared norms of rows and weighted sums of them, over the whole range of float.
+// File tags: [sanitized][simd]
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,5 +1,6 @@
 // The accuracy of the float functions of kernels/functors/scalar_math.h over their whole range,
 // compared with double.
+// File tags: [optimised]
 #include <bit>
 
 #include "core/threads/simd_dispatch.h"
@@ -103,7 +104,8 @@ TEST_CASE("erf is within two units in the last place everywhere") {
 }
 
 TEST_CASE(
-    "the normal distribution is within six units in the last place where it is a normal float") {
+    "the normal distribution is within six units in the last place where it is a normal float",
+    "[gate]") {
   const auto below = [](float x) { return math::normal(x).below; };
   const auto bell = [](float x) { return math::normal(x).bell; };
   // There, the lower tail's probability is the smallest normal float.

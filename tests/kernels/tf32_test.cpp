@@ -1,5 +1,6 @@
 // The use of TF32: products and convolutions of activations round their f32 factors to 11 bits,
 // norms and weight gradients do not, so that the clip bound holds.
+// File tags: [alone][gpu]
 #include "kernels/tf32.h"
 
 #include <stdexcept>

@@ -9,10 +9,12 @@
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/planning/batch_size_search.h"
 #include "nn/data/digits.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 
@@ -100,7 +102,7 @@ void check_same(const Outcome& a, const Outcome& b) {
   CHECK(a.releases == 1);
 }
 
-TEST_CASE("physical batches of any size give the step of one batch, for every policy") {
+TEST_CASE("physical batches of any size give the step of one batch, for every policy", "[engine]") {
   // Users with zero, one or two of three rows; user 10 has one row twice.
   const auto users = [](std::int64_t unit) {
     std::vector<std::int64_t> rows;
@@ -133,7 +135,8 @@ TEST_CASE("physical batches of any size give the step of one batch, for every po
   }
 }
 
-TEST_CASE("a step that runs out of memory goes on in smaller physical batches to the same result") {
+TEST_CASE("a step that runs out of memory goes on in smaller physical batches to the same result",
+          "[engine]") {
   for (const char* groups : {"flat", "layers"}) {
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
       EngineOptions options{
@@ -173,7 +176,7 @@ class Refusal final : public AllocationObserver {
   std::int64_t left_;
 };
 
-TEST_CASE("a step that is refused any one allocation gives the same result or none") {
+TEST_CASE("a step that is refused any one allocation gives the same result or none", "[engine]") {
   const EngineOptions options{.memory = {.physical_batch = 9}};
   Training plain;
   const std::vector<double> before = plain.weights();
@@ -242,8 +245,8 @@ OrdinaryOutcome mean_gradient(const memory::Policy& policy, std::size_t limit = 
   return outcome;
 }
 
-TEST_CASE(
-    "ordinary training in physical batches has the gradient of the mean over the whole batch") {
+TEST_CASE("ordinary training in physical batches has the gradient of the mean over the whole batch",
+          "[engine]") {
   const OrdinaryOutcome whole = mean_gradient({.physical_batch = population});
   CHECK(whole.calls == 1);
   const auto check_same = [&](const OrdinaryOutcome& parts) {
@@ -326,8 +329,8 @@ TEST_CASE("runs without memory count as too large, and a limit below one row is 
       "memory: the update of all parameters: 4.00 KiB needed"));
 }
 
-TEST_CASE(
-    "a private step finds the physical batch that keeps its limit, and nothing else changes") {
+TEST_CASE("a private step finds the physical batch that keeps its limit, and nothing else changes",
+          "[engine]") {
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
     EngineOptions options{.passes = passes};
     const Outcome whole = private_step(options);

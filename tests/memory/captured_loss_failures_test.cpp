@@ -1,5 +1,6 @@
 // Replays that would be wrong are detected: losses that read other values than their batch, calls
 // that failed midway, second backwards of another function. On every GPU present.
+// File tags: [gpu]
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"

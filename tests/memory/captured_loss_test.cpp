@@ -1,5 +1,6 @@
 // Training with a captured loss, on every GPU present, equals training without, bit by bit, and
 // padding rows count for nothing.
+// File tags: [gpu]
 #include "memory/captured_loss.h"
 
 #include "dp/engine/engine.h"

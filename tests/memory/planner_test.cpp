@@ -132,7 +132,8 @@ TEST_CASE("plans keep their limits, and predict the peak of a step") {
   }
 }
 
-TEST_CASE("checkpoints keep a limit that nothing cheaper does, and the peak is as predicted") {
+TEST_CASE("checkpoints keep a limit that nothing cheaper does, and the peak is as predicted",
+          "[gate]") {
   for (const bool privately : {false, true}) {
     EngineOptions options{
         .memory = {.physical_batch = memory::useful_rows, .precision = Dtype::f32}};

@@ -1,5 +1,4 @@
-// Activation checkpoints of modules and chains: unchanged gradients, and the promises of plans; and
-// every memory technique combined with every other.
+// Checkpoints of modules and chains: unchanged gradients, plans' promises; techniques combined.
 #include "memory/checkpointing/sequential_checkpoints.h"
 
 #include "autograd/ops.h"
@@ -9,6 +8,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/throws.h"

@@ -1,5 +1,6 @@
 // A run killed at every point of a cycle goes on from its file to the values that it would have
 // had.
+// File tags: [gate]
 #include <array>
 #include <csignal>
 #include <filesystem>

@@ -47,7 +47,7 @@ TEST_CASE("predictions are the model's results without dropout, whatever the bat
   CHECK(nn::predict(model, data.inputs).to_vector<float>() == expected);
 }
 
-TEST_CASE("predictions of a model on any device are on the CPU, and the same") {
+TEST_CASE("predictions of a model on any device are on the CPU, and the same", "[gpu]") {
   const Dataset data = make_digits(20, 1);
   nn::Sequential model = network();
   const std::vector<float> expected = nn::predict(model, data.inputs).to_vector<float>();

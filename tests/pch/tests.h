@@ -1,4 +1,3 @@
-// The headers that nearly every unit test includes, precompiled once. -Db_pch=false turns this off.
+// The precompiled header of the tests: as library.h without headers of the library. Off with -Db_pch=false.
 #include "core/pch/library.h"
-#include "sotto.h"
 #include "tests/support/catch.h"

@@ -36,7 +36,7 @@ TEST_CASE("evaluation keeps no activations for a backward pass") {
   CHECK(deep.parameters()[0]->trainable);
 }
 
-TEST_CASE("every registered model gives finite logits for each of its samples") {
+TEST_CASE("every registered model gives finite logits for each of its samples", "[gate]") {
   std::set<std::string> names;
   for (const models::Entry& entry : models::registry()) {
     INFO(entry.name);
@@ -155,7 +155,7 @@ TEST_CASE("ResNet-50 has the parameters that its definition gives") {
   CHECK(expected == 23520842);
 }
 
-TEST_CASE("standardised weights with gains are clipped as each sample alone") {
+TEST_CASE("standardised weights with gains are clipped as each sample alone", "[gate]") {
   constexpr double bound = 0.5;
   const auto network = models::wide_resnet();
   network->to(Dtype::f64);
@@ -265,7 +265,8 @@ class PlannedStep {
 
 }  // namespace
 
-TEST_CASE("plans predict the peak of a step of every registered model within a tenth") {
+TEST_CASE("plans predict the peak of a step of every registered model within a tenth",
+          "[nightly]") {
   // With two threads, whether both workspaces exist at once would be a matter of chance.
   const Threads one(1);
   const memory::Policy policy{.physical_batch = 2, .limit = std::size_t{4} << 30};

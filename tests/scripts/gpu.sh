@@ -125,16 +125,21 @@ reconfigure=
 [ -f "$build/build.ninja" ] && reconfigure=--reconfigure
 # shellcheck disable=SC2086 # an option or none
 build_step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
-  -Dsamples=auto -Dunity_build=false -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
+  -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices kernels_on_host gpu_ops gpu_clip capture captured_gpu_clip captured_loss_failures captured_loss
 fused_update masked_softmax conv gemm lstm pool reduce precision attention norm_methods large_arrays tf32 padded_batches
 fused_attention"
+# program UNIT: that of the folder of the unit's test.
+tests=$(python3 "$root/tests/scripts/list_tests.py" "$root/tests") || exit 1
+program() {
+  echo "tests/test_$(echo "$tests" | sed -n "s/^$1 \([^ ]*\) [a-z]* here .*/\1/p")"
+}
 targets=libsotto_cuda.so
-for unit in $units; do targets="$targets tests/test_$unit"; done
+for unit in $units; do targets="$targets $(program "$unit")"; done
 # shellcheck disable=SC2086 # a list
-build_step build ninja -C "$build" $targets tests/bench_gpu || exit 1
-step no_gpu env CUDA_VISIBLE_DEVICES= "$build/tests/test_devices"
-for unit in $units; do step "$unit" "$build/tests/test_$unit"; done
+build_step build ninja -C "$build" $targets tests/benchmarks/bench_gpu || exit 1
+step no_gpu env CUDA_VISIBLE_DEVICES= "$build/$(program devices)" '-#' '[#devices_test]'
+for unit in $units; do step "$unit" "$build/$(program "$unit")" '-#' "[#${unit}_test]"; done
 if build_step build_conformance ninja -C "$build" tests/conformance/conformance; then
   for device in cpu cuda:0; do
     for type in both f16 bf16; do
@@ -144,14 +149,14 @@ if build_step build_conformance ninja -C "$build" tests/conformance/conformance;
   done
   step conformance_cuda_tf32 "$build/tests/conformance/conformance" "$root/tests/conformance/cases" --device cuda --tf32
 fi
-step bench "$build/tests/bench_gpu"
-step bench_tf32 "$build/tests/bench_gpu" tf32
+step bench "$build/tests/benchmarks/bench_gpu"
+step bench_tf32 "$build/tests/benchmarks/bench_gpu" tf32
 # Needs CLI11, which such a machine may lack.
-if build_step build_networks ninja -C "$build" tests/bench_steps; then
-  step networks_small "$build/tests/bench_steps" --device cuda --models mnist --batches 512 --modes ordinary,flat \
+if build_step build_networks ninja -C "$build" tests/benchmarks/bench_steps; then
+  step networks_small "$build/tests/benchmarks/bench_steps" --device cuda --models mnist --batches 512 --modes ordinary,flat \
     --capture
   for case in gpt2-small:32 vit-b16:256 resnet50-224:256; do
-    step "networks_${case%:*}" "$build/tests/bench_steps" --device cuda --models "${case%:*}" \
+    step "networks_${case%:*}" "$build/tests/benchmarks/bench_steps" --device cuda --models "${case%:*}" \
       --batches "${case#*:}" --modes ordinary,flat --precision bf16 --max-steps 10
   done
 fi
@@ -161,7 +166,7 @@ most=120
 for cases in "private training*" "every operation*"; do
   for tool in memcheck racecheck initcheck; do
     step "${tool}_${cases%% *}" compute-sanitizer --tool "$tool" --error-exitcode 1 \
-      "$build/tests/test_gpu_ops" "$cases"
+      "$build/$(program gpu_ops)" "$cases"
   done
 done
 exit 0

@@ -18,7 +18,8 @@ class Script(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.folder = pathlib.Path(place.name)
         self.build, self.results = self.folder / "build", self.folder / "results"
-        (self.build / "tests/conformance").mkdir(parents=True)
+        for folder in ("tests/conformance", "tests/benchmarks"):
+            (self.build / folder).mkdir(parents=True)
 
     def program(self, name, text):
         """A program in the place of one that was built; each run adds a line to NAME.runs."""
@@ -51,24 +52,24 @@ class Script(unittest.TestCase):
             self.assertFalse(self.results.exists())
 
     def test_a_second_call_does_what_the_first_one_did_not(self):
-        self.program("test_devices", "exit 0")
-        self.program("test_gpu_ops", "exit 1")
-        self.program("bench_gpu", """echo '{"what": "add", "dtype": "f32", "microseconds": 10}'""")
+        self.program("test_core", "exit 0")
+        self.program("test_kernels_cuda", "exit 1")
+        self.program("benchmarks/bench_gpu", """echo '{"what": "add", "dtype": "f32", "microseconds": 10}'""")
         self.assertEqual(self.run_script(str(self.results)).returncode, 0)
         self.assertEqual((self.status("devices"), self.status("gpu_ops")), ("passed", "failed"))
         self.assertIn("| add | f32 | 10 |", (self.results / "results.md").read_text())
-        devices, operations = self.runs("test_devices"), self.runs("test_gpu_ops")
-        self.program("test_gpu_ops", "exit 0")
+        devices, operations = self.runs("test_core"), self.runs("test_kernels_cuda")
+        self.program("test_kernels_cuda", "exit 0")
         self.run_script(str(self.results))
-        self.assertEqual(self.runs("test_devices"), devices)
-        self.assertGreater(self.runs("test_gpu_ops"), operations)
+        self.assertEqual(self.runs("test_core"), devices)
+        self.assertGreater(self.runs("test_kernels_cuda"), operations)
         self.assertEqual(self.status("gpu_ops"), "passed")
         (self.results / "commit.txt").write_text("another\n")
         self.run_script(str(self.results))
-        self.assertGreater(self.runs("test_devices"), devices)
+        self.assertGreater(self.runs("test_core"), devices)
 
     def test_steps_that_find_no_time_are_listed(self):
-        self.program("test_devices", "exit 0")
+        self.program("test_core", "exit 0")
         self.run_script(str(self.results), SOTTO_SECONDS="0")
         self.assertEqual(self.status("devices"), "skipped")
         self.assertIn("| devices | skipped | 0 |", (self.results / "results.md").read_text())

@@ -1,15 +1,19 @@
 #!/bin/sh
-# Runs what takes too long for every commit: all tests, the suite `long` with them; each fuzzer for a minute, from small
-# files of every kind that corpus.py writes and from what earlier nights found; and the analyzers of clang, gcc and cppcheck
-# over core and dp. Installs what is missing. Ends with status 1 when anything failed, after everything was tried.
+# Runs what takes too long for every commit, and ends with status 1 when anything failed, after everything was tried:
+#   tests       all suites, and the suite `gate` again on the portable engine; the benchmarks are built, too
+#   sanitizers  all tests of the library in a build with sanitizers in everything and without precompiled headers, behind
+#               which a missing include hides
+#   fuzzers     each for a minute, from small files of every kind that corpus.py writes and from what earlier nights found
+#   analyzers   those of clang, gcc and cppcheck over core and dp
+# Installs what is missing.
 #
-# usage: nightly.sh [tests] [fuzzers] [analyzers]     all of them if left out
+# usage: nightly.sh [tests] [sanitizers] [fuzzers] [analyzers]     all of them if left out
 #
 # SOTTO_FUZZ_SECONDS is the time for each fuzzer (60). Inputs that break one are in build-fuzz/found.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-build=$root/build-fuzz
+fuzz=$root/build-fuzz
 status=0
 # shellcheck source=tests/scripts/packages.sh
 . "$root/tests/scripts/packages.sh"
@@ -20,29 +24,49 @@ failed() {
   status=1
 }
 
-# A build with clang, without what the fuzzers and analyzers do not look at.
+# A build with clang, without what the fuzzers and analyzers do not look at. The library tells the fuzzers where they are.
 configure_with_clang() {
-  CXX=clang++ configure "$build" "$root" -Doptimization=1 -Db_ndebug=false -Dcpp_args=-g1 -Dfuzzers=true \
-    -Dtests=enabled -Dsamples=disabled -Dcuda=disabled -Donednn=disabled -Db_pch=false
+  CXX=clang++ configure "$fuzz" "$root" -Doptimization=1 -Db_ndebug=false -Db_sanitize=address -Db_lundef=false \
+    -Dcpp_args="-g1 -fsanitize=fuzzer-no-link" -Dfuzzers=true -Dtests=enabled -Dsamples=disabled -Dcuda=disabled \
+    -Donednn=disabled -Db_pch=false
 }
 
 # fuzz NAME: the parser of that name.
 fuzz() {
-  mkdir -p "$build/found"
-  "$build/tests/fuzz_$1" -max_total_time="${SOTTO_FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
-    -artifact_prefix="$build/found/$1-" "$build/corpus/$1" >"$build/fuzz_$1.log" 2>&1 || {
-    tail -n 40 "$build/fuzz_$1.log" >&2
+  mkdir -p "$fuzz/found"
+  "$fuzz/tests/fuzz/fuzz_$1" -max_total_time="${SOTTO_FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+    -artifact_prefix="$fuzz/found/$1-" "$fuzz/corpus/$1" >"$fuzz/fuzz_$1.log" 2>&1 || {
+    tail -n 40 "$fuzz/fuzz_$1.log" >&2
     failed "fuzz_$1"
   }
-  echo "fuzz_$1: $(sed -n 's/^stat::number_of_executed_units: *//p' "$build/fuzz_$1.log") inputs"
+  echo "fuzz_$1: $(sed -n 's/^stat::number_of_executed_units: *//p' "$fuzz/fuzz_$1.log") inputs"
+}
+
+run_tests() {
+  "$root/tests/run.sh" || failed "quick and gate"
+  meson test -C "$root/build" --no-rebuild --print-errorlogs --suite nightly || failed nightly
+  SOTTO_CPU_ENGINE=portable SOTTO_OP_INSTANCES=6 meson test -C "$root/build" --no-rebuild --print-errorlogs \
+    --suite gate || failed "portable engine"
+  ninja -C "$root/build" benchmarks || failed benchmarks
+}
+
+# Checks of every pointer would double the time of compiling; the address sanitizer sees what is behind them. The compiler
+# draws false warnings.
+run_sanitized() {
+  configure "$root/build-sanitize" "$root" -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Db_pch=false \
+    -Dcpp_args="-g1 -w -fno-sanitize=null,alignment,vptr,object-size" -Dtests=enabled -Dsamples=disabled -Dcuda=disabled
+  ninja -C "$root/build-sanitize" all meson-test-prereq || failed "sanitized build"
+  ASAN_OPTIONS=malloc_context_size=6 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 SOTTO_OP_INSTANCES=6 \
+    LSAN_OPTIONS=suppressions=$root/tests/checks/leaks.supp meson test -C "$root/build-sanitize" --no-rebuild \
+    --print-errorlogs --timeout-multiplier 4 || failed "sanitized tests"
 }
 
 fuzz_all() {
   configure_with_clang
-  python3 "$root/tests/fuzz/corpus.py" "$build/corpus"
+  python3 "$root/tests/fuzz/corpus.py" "$fuzz/corpus"
   for source in "$root"/tests/fuzz/*_fuzz.cpp; do
     name=$(basename "$source" _fuzz.cpp)
-    ninja -C "$build" "tests/fuzz_$name"
+    ninja -C "$fuzz" "tests/fuzz/fuzz_$name"
     fuzz "$name"
   done
 }
@@ -60,7 +84,7 @@ analyze_with_gcc() {
 analyze() {
   configure_with_clang
   find "$root/core" "$root/dp" -name '*.cpp' -print0 |
-    xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet --warnings-as-errors='*' || failed clang-tidy
+    xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$fuzz" --quiet --warnings-as-errors='*' || failed clang-tidy
   (cd "$root" && cppcheck --std=c++20 --language=c++ --enable=warning,performance,portability --quiet -I . \
     --suppressions-list=tests/checks/cppcheck.supp --error-exitcode=1 core dp) || failed cppcheck
   analyze_with_gcc
@@ -69,17 +93,17 @@ analyze() {
 install_missing "$build_packages
 $test_packages
 $nightly_packages"
-[ $# -gt 0 ] || set -- tests fuzzers analyzers
+[ $# -gt 0 ] || set -- tests sanitizers fuzzers analyzers
 for part in "$@"; do
+  start=$(date +%s)
   case $part in
-    tests)
-      "$root/tests/run.sh" || failed tests
-      meson test -C "$root/build-tests" --no-rebuild --print-errorlogs --suite long || failed "long tests"
-      ;;
+    tests) run_tests ;;
+    sanitizers) run_sanitized ;;
     fuzzers) fuzz_all ;;
     analyzers) analyze ;;
-    *) echo "usage: nightly.sh [tests] [fuzzers] [analyzers]" >&2 && exit 2 ;;
+    *) echo "usage: nightly.sh [tests] [sanitizers] [fuzzers] [analyzers]" >&2 && exit 2 ;;
   esac
+  echo "nightly: $part: $(($(date +%s) - start)) s"
 done
 [ $status -ne 0 ] || echo "nightly: $*: passed"
 exit $status

@@ -1,28 +1,28 @@
 # What building sotto needs, and how to get it. Sourced by scripts; needs a POSIX shell.
 # shellcheck shell=sh disable=SC2034
 
-# Debian package, and how its presence is seen: a program, a pkg-config module, a header or a library of clang's own.
+# Debian package, and how its presence is seen: a program, a header, a pkg-config module or a library of clang's own.
 build_packages="g++:program:c++
 meson:program:meson
 ninja-build:program:ninja
-pkg-config:program:pkg-config
 python3:program:python3
-libeigen3-dev:module:eigen3
-libfmt-dev:module:fmt
-zlib1g-dev:module:zlib
+libeigen3-dev:header:eigen3/Eigen/Core
+libfmt-dev:header:fmt/format.h
+zlib1g-dev:header:zlib.h
 libcsv-dev:header:csv.h
-libpng-dev:module:libpng
-libjpeg62-turbo-dev:module:libjpeg
-nlohmann-json3-dev:module:nlohmann_json
-libcli11-dev:module:CLI11"
+libpng-dev:header:png.h
+libjpeg62-turbo-dev:header:jpeglib.h
+nlohmann-json3-dev:header:nlohmann/json.hpp
+libcli11-dev:header:CLI/CLI.hpp"
 test_packages="catch2:catch:-"
 nightly_packages="clang:program:clang++
 libclang-rt-14-dev:runtime:fuzzer
 clang-tidy:program:clang-tidy
 cppcheck:program:cppcheck"
-# Faster with it; our own loops do the work without.
-# Runs of several processes need one of the MPIs; the tests run with both.
-optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp
+# Faster with oneDNN; our own loops do the work without. Runs of several processes need one of the MPIs, which only
+# pkg-config finds; the tests run with both.
+optional_packages="pkg-config:program:pkg-config
+libdnnl-dev:header:oneapi/dnnl/dnnl.hpp
 libopenmpi-dev:module:ompi-c
 openmpi-bin:program:mpirun.openmpi
 libmpich-dev:module:mpich
@@ -36,9 +36,9 @@ have() {
   case $1 in
     program) command -v "$2" >/dev/null 2>&1 ;;
     module) pkg-config --exists "$2" 2>/dev/null ;;
-    header) echo "#include <$2>" | c++ -E -x c++ - >/dev/null 2>&1 ;;
+    header) printf '#include <cstdio>\n#include <%s>\n' "$2" | c++ -E -x c++ - >/dev/null 2>&1 ;;
     runtime) ls "$(clang++ -print-runtime-dir 2>/dev/null)/libclang_rt.$2"-*.a >/dev/null 2>&1 ;;
-    catch) pkg-config --exists catch2 2>/dev/null || pkg-config --exists catch2-with-main 2>/dev/null ;;
+    catch) have header catch2/catch.hpp || have header catch2/catch_all.hpp ;;
   esac
 }
 
@@ -101,10 +101,12 @@ cuda_options() {
   fi
 }
 
-# configure BUILD SOURCE OPTION...: a Meson build folder with these options; made anew when it is
-# not whole. The tests are some 300 programs, which gold, part of binutils, links in a third of the time.
+# configure BUILD SOURCE OPTION...: a Meson build folder with these options and those of SOTTO_SETUP; made anew when it is
+# not whole. gold, part of binutils, links in a third of the time.
 configure() {
-  ! command -v ld.gold >/dev/null 2>&1 || export CXX_LD=gold
+  ! command -v ld.gold >/dev/null 2>&1 || export CXX_LD="${CXX_LD:-gold}"
+  # shellcheck disable=SC2086 # options
+  set -- "$@" ${SOTTO_SETUP:-}
   if [ -f "$1/build.ninja" ]; then
     meson setup --reconfigure "$@"
   else

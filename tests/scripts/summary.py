@@ -2,7 +2,7 @@
 """Sums up what `meson test` wrote, in the form "N passed, N failed, N skipped".
 
 Usage: summary.py BUILD/meson-logs/testlog.json. The closing lines of the conformance runner come
-first. Exit status 1 when a test failed, or none ran.
+first, and the tests that took longest. Exit status 1 when a test failed, or none ran.
 """
 
 import json
@@ -22,6 +22,8 @@ def main(path):
             print(f"{name}: {lines[-1]}")
     if not any(result["name"].endswith("conformance_shared") for result in results):
         print("conformance_shared: no cases but the project's own are there")
+    slowest = sorted(results, key=lambda result: -result["duration"])[:20]
+    print("slowest:", ", ".join(f"{result['name'].split(' ')[-1]} {result['duration']:.0f} s" for result in slowest))
     passed = sum(result["result"] in PASSED for result in results)
     skipped = sum(result["result"] in SKIPPED for result in results)
     failed = len(results) - passed - skipped

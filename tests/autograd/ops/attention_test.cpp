@@ -1,4 +1,5 @@
 // Attention against its definition, also in blocks of queries, and its use of memory.
+// File tags: [engine][simd]
 #include <algorithm>
 #include <map>
 
@@ -107,7 +108,8 @@ TEST_CASE("attention is the softmax of scaled scores times the values, whatever 
   }
 }
 
-TEST_CASE("attention in 16 bits loses no more than 16-bit rounding, however different scores are") {
+TEST_CASE("attention in 16 bits loses no more than 16-bit rounding, however different scores are",
+          "[gpu]") {
   PublicRandom random(22);
   constexpr std::int64_t width = 64;
   const Function f = [](const Var& q, const Var& k, const Var& v) {
@@ -202,8 +204,8 @@ TEST_CASE("dropout of attention weights does not depend on the split into physic
 }
 
 // 700 x 700 scores are one block, 800 x 800 several.
-TEST_CASE(
-    "attention has the same bits whatever longer samples pad others with, with dropout, too") {
+TEST_CASE("attention has the same bits whatever longer samples pad others with, with dropout, too",
+          "[gate]") {
   PublicRandom random(13);
   const Dtype dtype = GENERATE(Dtype::f64, Dtype::f32);
   const std::int64_t own = GENERATE(5, 17, 40, 700), padded = own + GENERATE(1, 4, 100);

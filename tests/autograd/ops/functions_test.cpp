@@ -1,4 +1,5 @@
 // Functions composed of other operations, each checked by the laws of gradients and samples.
+// File tags: [simd]
 #include "autograd/ops.h"
 #include "nn/functional.h"
 #include "tests/support/kernel_cases.h"

@@ -1,5 +1,6 @@
 // Fused attention, on every device that has it: values and gradients against the unfused
 // computation in double, for operands of any strides; and unsupported operands.
+// File tags: [gpu]
 #include <functional>
 #include <map>
 

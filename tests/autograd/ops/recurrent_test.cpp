@@ -1,4 +1,5 @@
 // Recurrent layers: properties that op_laws_test.cpp and the conformance cases do not cover.
+// File tags: [engine]
 #include <map>
 
 #include "autograd/ops.h"
@@ -43,7 +44,7 @@ Run run(nn::RecurrentLayers& network, const Tensor& x, const Tensor& lengths) {
 
 }  // namespace
 
-TEST_CASE("values in steps that are not valid have no effect, not even NaN") {
+TEST_CASE("values in steps that are not valid have no effect, not even NaN", "[simd]") {
   nn::manual_seed(3);
   PublicRandom random(5);
   nn::LSTM network(3, 4, {.num_layers = 2, .batch_first = true, .bidirectional = true});
@@ -59,7 +60,8 @@ TEST_CASE("values in steps that are not valid have no effect, not even NaN") {
   CHECK(dirty.sums == clean.sums);
 }
 
-TEST_CASE("results of a batch of several lengths are those of the samples run alone, in order") {
+TEST_CASE("results of a batch of several lengths are those of the samples run alone, in order",
+          "[simd]") {
   nn::manual_seed(4);
   PublicRandom random(6);
   nn::GRU network(2, 3, {.batch_first = true});
@@ -74,7 +76,7 @@ TEST_CASE("results of a batch of several lengths are those of the samples run al
 }
 
 // With lengths that include all steps, the layer computes its steps one by one.
-TEST_CASE("an LSTM layer in one primitive equals its steps one by one") {
+TEST_CASE("an LSTM layer in one primitive equals its steps one by one", "[simd]") {
   PublicRandom random(10);
   for (const std::int64_t samples : {1, 5, 64}) {
     const std::int64_t steps = 6;
@@ -95,7 +97,7 @@ TEST_CASE("an LSTM layer in one primitive equals its steps one by one") {
   }
 }
 
-TEST_CASE("an LSTM layer does not depend on the number of threads") {
+TEST_CASE("an LSTM layer does not depend on the number of threads", "[simd]") {
   PublicRandom random(12);
   const int before = thread_count();
   for (const std::int64_t samples : {35, 64}) {
@@ -113,7 +115,7 @@ TEST_CASE("an LSTM layer does not depend on the number of threads") {
   set_thread_count(before);
 }
 
-TEST_CASE("segments of steps equal all steps at once") {
+TEST_CASE("segments of steps equal all steps at once", "[simd]") {
   PublicRandom random(7);
   const Tensor x = normal_values(random, {3, 7, 2}),
                lengths = Tensor::from(std::vector<std::int64_t>{7, 0, 4}, {3});
@@ -141,8 +143,8 @@ TEST_CASE("segments of steps equal all steps at once") {
 
 // docs/appendix/memory-notes.md: the tape keeps states between segments instead of the values of
 // all steps.
-TEST_CASE(
-    "segments of steps use less memory, and materialize gradients smaller than their factors") {
+TEST_CASE("segments of steps use less memory, and materialize gradients smaller than their factors",
+          "[simd]") {
   PublicRandom random(9);
   const Tensor x = normal_values(random, {8, 256, 4});
   const auto peak = [&](std::int64_t steps, bool private_data) {
@@ -165,7 +167,7 @@ TEST_CASE(
   CHECK(peak(16, true) < 0.35 * peak(0, true));
 }
 
-TEST_CASE("an empty batch passes recurrent layers") {
+TEST_CASE("an empty batch passes recurrent layers", "[simd]") {
   nn::RNN network(2, 3, {.batch_first = true});
   const Run empty = run(network, zeros({0, 4, 2}), {});
   CHECK(empty.norms.empty());

@@ -1,4 +1,5 @@
 // Privacy units of several rows: their gradients against loops, to the bit where rows are in order.
+// File tags: [sanitized]
 #include "autograd/per_sample/grouping.h"
 
 #include "tests/support/per_sample_uses.h"

@@ -164,7 +164,7 @@ TEST_CASE("norms of ordinary data keep five digits by every method") {
   }
 }
 
-TEST_CASE("norms keep four digits where the sums of a convolution cancel") {
+TEST_CASE("norms keep four digits where the sums of a convolution cancel", "[gate][gpu]") {
   Window window;
   window.kernel[1] = window.kernel[2] = 2;
   for_each_engine([&](Backend&) {
@@ -211,7 +211,8 @@ TEST_CASE("a finite gradient of factors whose products overflow has a finite nor
   }
 }
 
-TEST_CASE("a GPU multiplies 16-bit factors directly, with sums and materialized gradients in f32") {
+TEST_CASE("a GPU multiplies 16-bit factors directly, with sums and materialized gradients in f32",
+          "[gpu]") {
   Random random(41);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
@@ -249,7 +250,8 @@ TEST_CASE("a GPU multiplies 16-bit factors directly, with sums and materialized 
   }
 }
 
-TEST_CASE("16-bit factors of convolutions and tables give f32 sums and gradients on a GPU") {
+TEST_CASE("16-bit factors of convolutions and tables give f32 sums and gradients on a GPU",
+          "[gpu]") {
   Random random(43);
   const auto same = [](const Tensor& got, const Tensor& expected) {
     CHECK(got.dtype() == Dtype::f32);
@@ -301,7 +303,7 @@ std::array<PerSampleGrad, 2> narrow_uses(Random& random, Device device) {
 
 }  // namespace
 
-TEST_CASE("a sum that a GPU weights in bf16 does not exceed its norm plus rounding") {
+TEST_CASE("a sum that a GPU weights in bf16 does not exceed its norm plus rounding", "[gpu]") {
   Random random(42);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
@@ -328,7 +330,8 @@ TEST_CASE("a sum that a GPU weights in bf16 does not exceed its norm plus roundi
   }
 }
 
-TEST_CASE("a sum that a GPU weights in bf16 has values that a single bf16 could not hold") {
+TEST_CASE("a sum that a GPU weights in bf16 has values that a single bf16 could not hold",
+          "[gpu]") {
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     const auto extreme =

@@ -1,4 +1,5 @@
 // The arithmetic of per-sample gradients against materialized gradients and loops.
+// File tags: [engine][sanitized]
 #include "core/allocator/allocator.h"
 #include "kernels/tf32.h"
 #include "tests/support/per_sample_uses.h"
@@ -34,7 +35,7 @@ TEST_CASE("materialized gradients are the sums that the forms define") {
   }
 }
 
-TEST_CASE("inner products by every method are those of materialized gradients") {
+TEST_CASE("inner products by every method are those of materialized gradients", "[gate]") {
   for_each_engine([&](Backend&) {
     PublicRandom random(32);
     for (int i = 0; i < 4 * per_sample_cases; ++i) {

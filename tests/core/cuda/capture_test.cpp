@@ -1,6 +1,7 @@
 // CUDA graphs, on every GPU: a replay does the captured work on the present contents of memory, and
 // work that must not be replayed is refused. Without a GPU: the reason, and the fallback without a
 // graph.
+// File tags: [gpu]
 #include "core/cuda/capture.h"
 
 #include <cmath>

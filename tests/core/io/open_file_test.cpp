@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "core/io/open_file.h"
 
 #include <cerrno>

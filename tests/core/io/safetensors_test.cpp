@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -320,7 +321,7 @@ TEST_CASE("a block of data that reads as zeros is found, wherever it is") {
 }
 
 // Quadratic work would take far too long for a test.
-TEST_CASE("300,000 tensors are loaded") {
+TEST_CASE("300,000 tensors are loaded", "[nightly]") {
   constexpr int count = 300'000;
   std::string header = "{";
   for (int i = 0; i < count; ++i)
@@ -335,14 +336,14 @@ TEST_CASE("300,000 tensors are loaded") {
   CHECK(file.tensors.at("w299999").item() == 7);
 }
 
-TEST_CASE("a header of more than a million entries is refused by that limit") {
+TEST_CASE("a header of more than a million entries is refused by that limit", "[gate]") {
   std::string header = "{";
   for (int i = 0; i <= 1'000'000; ++i) header += "\"" + std::to_string(i) + "\":0,";
   header.back() = '}';
   CHECK(refused(header, 0, "safetensors: model: the header has more than 1000000 entries"));
 }
 
-TEST_CASE("20,000 damaged files are parsed or refused, and nothing else") {
+TEST_CASE("20,000 damaged files are parsed or refused, and nothing else", "[gate]") {
   PublicRandom random(2);
   TensorFile file = example();
   std::erase_if(file.tensors, [](const auto& entry) {

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "core/io/unnamed_file.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // The boxes' acceptance probabilities are the normal density: they are found exactly, by bisection
 // of the words that decide, not by sampling.
+// File tags: [optimised]
 #include "core/random/exact_normal.h"
 
 #include <cmath>
@@ -140,7 +141,7 @@ struct TailWords {
 };
 
 // Thresholds are found to 2^-22: closer to them, a comparison needs one more word.
-TEST_CASE("the tail has the normal density, to 12 deviations and beyond") {
+TEST_CASE("the tail has the normal density, to 12 deviations and beyond", "[gate]") {
   for (const double lambda : lambdas) {
     const ExactNormalSampler boxes = boxes_for(lambda);
     const double scale = height(boxes, 0, 1);

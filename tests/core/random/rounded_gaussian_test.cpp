@@ -1,5 +1,6 @@
 // Statistical bounds are checked for one fixed insecure seed each; the stated error rate is that of
 // a correct sampler over seeds.
+// File tags: [optimised][simd]
 #include "core/random/rounded_gaussian.h"
 
 #include <algorithm>
@@ -145,7 +146,7 @@ TEST_CASE("the tail has its weight, beyond 6 deviations too") {
 
 // Correlations of values and of squares, at distances inside a group and across groups and threads:
 // 14 numbers, five standard errors each.
-TEST_CASE("values at different places are uncorrelated") {
+TEST_CASE("rounded values at different places are uncorrelated") {
   const double stddev = 0x1p30;
   const auto draws = draw(stddev, 6, 1'000'000);
   std::vector<double> z;
@@ -216,7 +217,7 @@ TEST_CASE("draws are those of the keystream's words, none of which is used twice
 }
 
 TEST_CASE(
-    "draws do not depend on the number of threads, and a shorter fill is the beginning of a longer "
+    "rounded draws do not depend on the number of threads, and a shorter fill begins a longer "
     "one") {
   constexpr std::size_t n = 100'003;
   const int before = thread_count();

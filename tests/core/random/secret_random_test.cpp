@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

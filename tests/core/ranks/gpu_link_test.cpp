@@ -1,6 +1,7 @@
 // GPUs of ranks that send to each other by NCCL: when they do, and how a run ends that cannot go
 // on. On a machine without GPUs the pretended ones, and a pretended NCCL
 // (tests/fake_gpu/fake_nccl.cpp).
+// File tags: [gpus]
 #include "core/ranks/gpu_link.h"
 
 #include <chrono>

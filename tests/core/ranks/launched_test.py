@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a program of several ranks under the launchers of both MPIs: bytes, failures, wrong launchers.
+"""Runs a program of several ranks under the launchers of MPIs: bytes, failures, wrong launchers.
 
 usage: launched_test.py PROGRAM [MPI=LIBRARY ...]      MPI is openmpi or mpich
 """
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -73,9 +74,13 @@ FAILURES = {
     "kill": r"(?i)signal.* 9",
 }
 
+
 def check_failures(mpi):
+    # Ranks wait for each other's silence more than they compute.
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = dict(zip(FAILURES, pool.map(lambda body: run(mpi, 3, body), FAILURES)))
     for body, message in FAILURES.items():
-        result = run(mpi, 3, body)
+        result = results[body]
         text = result[1] + result[2]
         expect(result[0] != 0, f"{body} under {mpi} is a failure", result)
         expect(re.search(message, text), f"{body} under {mpi} is told", result)

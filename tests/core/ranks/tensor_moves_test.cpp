@@ -1,4 +1,5 @@
 // Tensors of ranks, on the CPU and on GPUs.
+// File tags: [gpus]
 #include "core/ranks/tensor_moves.h"
 
 #include "core/devices.h"

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -196,7 +197,7 @@ TEST_CASE("a rank's exception ends all ranks and names it") {
   }
 }
 
-TEST_CASE("a rank that falls silent fails the others, and itself by their notice") {
+TEST_CASE("a rank that falls silent fails the others, and itself by their notice", "[gate]") {
   const ThreadRanksOptions options{
       .limits = {.silence_seconds = 3}, .silent_rank = 1, .silent_from = 2};
   const auto body = [](Ranks& ranks) {
@@ -211,7 +212,7 @@ TEST_CASE("a rank that falls silent fails the others, and itself by their notice
   }
 }
 
-TEST_CASE("a rank that computes past the limit of an operation is named") {
+TEST_CASE("a rank that computes past the limit of an operation is named", "[gate]") {
   const ThreadRanksOptions options{.limits = {.silence_seconds = 5, .operation_seconds = 3}};
   std::promise<void> failed;
   const auto body = [&](Ranks& ranks) {
@@ -241,7 +242,7 @@ TEST_CASE("a rank that ends its run while others go on fails them") {
   early.join();
 }
 
-TEST_CASE("bytes that nobody takes hold up no rank's end") {
+TEST_CASE("bytes that nobody takes hold up no rank's end", "[gate]") {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{1} << 22}) {
     for (const bool late : {false, true}) {
       auto ranks = make_thread_ranks(2, {.limits = {.silence_seconds = 0.5}});

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -215,7 +216,7 @@ TEST_CASE("OpenMP libraries see one thread inside a loop, and their own number a
   omp_set_num_threads(before);
 }
 
-TEST_CASE("the number of threads from the environment is limited, too") {
+TEST_CASE("the number of threads from the environment is limited, too", "[threads]") {
   CHECK(thread_count() <= max_threads);
 }
 

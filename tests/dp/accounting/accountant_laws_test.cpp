@@ -225,7 +225,8 @@ TEST_CASE("a ledger is accounted for by the requested accountant") {
 
 // Compares epsilon and delta of one, two and four times as many releases, and with less noise or a
 // smaller delta.
-TEST_CASE("answers are numbers that no argument moves the wrong way, over the whole range") {
+TEST_CASE("answers are numbers that no argument moves the wrong way, over the whole range",
+          "[nightly]") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, Event event) {
     if (kind == AccountantKind::prv)
       return;  // takes long; tests/dp/accounting/pld/prv_accountant_test.cpp has corners

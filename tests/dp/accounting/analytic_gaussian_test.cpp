@@ -188,7 +188,7 @@ TEST_CASE("composing step by step and in any order is the same") {
 }
 
 // (order - 1) rdp(order) is convex: the accountant evaluates few orders and misses none.
-TEST_CASE("epsilon and delta are the smallest that any order proves") {
+TEST_CASE("epsilon and delta are the smallest that any order proves", "[gate]") {
   const std::vector<double>& orders = default_orders();
   for (const double q : {1e-9, 1e-3, 0.2, 1.0}) {
     for (const double sigma : {0.006, 0.4, 2.0, 900.0}) {

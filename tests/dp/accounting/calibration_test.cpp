@@ -93,7 +93,7 @@ TEST_CASE("noise calibrated by losses meets the target and is near the published
 }
 
 // Noise, then steps and rate for that noise, for each supported sampling.
-TEST_CASE("noise, steps and rate are calibrated for every sampling that has a proof") {
+TEST_CASE("noise, steps and rate are calibrated for every sampling that has a proof", "[gate]") {
   const std::vector<Event> batches = {{0},
                                       {0, Sampling::poisson, 0.02},
                                       {0, Sampling::truncated_poisson, 0.02, 1, false, 1e-10},
@@ -139,7 +139,7 @@ TEST_CASE("noise, steps and rate are calibrated for every sampling that has a pr
   }
 }
 
-TEST_CASE("the largest sampling rate has its limits") {
+TEST_CASE("the largest sampling rate has its limits", "[gate]") {
   CHECK(max_sampling_rate(1000, sampled(1, 1e-5, 0.1, 10), rdp) == 1);
   CHECK(max_sampling_rate(0.1, sampled(1, 1e-5, 0.1, 0), rdp) == 1);
   const double min = max_sampling_rate(0.1, sampled(1, 1e-5, 0.1, 100));

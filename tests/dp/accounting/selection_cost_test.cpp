@@ -121,7 +121,7 @@ TEST_CASE("the best of several randomized responses is as private as told, summe
   }
 }
 
-TEST_CASE("the best of several random discrete mechanisms is as private as told") {
+TEST_CASE("the best of several random discrete mechanisms is as private as told", "[gate]") {
   std::mt19937_64 random(3);
   double closest = 0;
   for (int trial = 0; trial < 20; ++trial) {

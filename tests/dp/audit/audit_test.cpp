@@ -238,7 +238,7 @@ TEST_CASE("randomised response is bounded just below its epsilon, from all guess
 
 // 500 audits at 80 % confidence, of which 100 may fail on average; more than 137 have a probability
 // below 1e-4 (binomial).
-TEST_CASE("bounds are above the truth no more often than the confidence says") {
+TEST_CASE("bounds are above the truth no more often than the confidence says", "[gate]") {
   int one_run = 0, general = 0, gaussian = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     PublicRandom random(seed, 2);

@@ -1,5 +1,6 @@
 // Replayed clipping equals immediate clipping, bit by bit, and padding rows count for nothing. On
 // every GPU present.
+// File tags: [gpu]
 #include "dp/clipping/captured_gpu_clip.h"
 
 #include "core/allocator/allocator.h"

@@ -1,5 +1,6 @@
 // Captured clipping of privacy units of several rows equals the immediate one. On every GPU
 // present.
+// File tags: [gpu]
 #include "tests/support/captured_steps.h"
 #include "tests/support/fake_gpu_counts.h"
 

@@ -1,4 +1,5 @@
 // The clip bound holds: for every rule, norm method and number of passes, and for hostile samples.
+// File tags: [engine]
 #include "dp/clipping/clipper.h"
 
 #include <cmath>
@@ -219,7 +220,7 @@ TEST_CASE("a sample whose terms overflow while its norm is finite is left out, a
   CHECK(total[1] == Approx(6 / length).epsilon(1e-5));
 }
 
-TEST_CASE("a sample whose Gram products underflow moves the sum by at most the bound") {
+TEST_CASE("a sample whose Gram products underflow moves the sum by at most the bound", "[gate]") {
   // Inner products of inputs, 6e-46 for each feature, are 0 in single precision; the gradient's
   // norm is sqrt(3).
   constexpr std::int64_t positions = 200, features = 400, outputs = 3;

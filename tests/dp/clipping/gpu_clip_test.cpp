@@ -1,5 +1,6 @@
 // Clipping on every GPU present gives the CPU's results, and synchronizes once for each physical
 // batch.
+// File tags: [gpu]
 #include "dp/clipping/gpu_clip.h"
 
 #include <optional>

@@ -189,11 +189,12 @@ void check_models(std::uint64_t first, std::uint64_t count, bool cut) {
 
 }  // namespace
 
-TEST_CASE("random models have the gradients, norms and clipped sums of their samples alone") {
+TEST_CASE("random models have the gradients, norms and clipped sums of their samples alone",
+          "[random]") {
   check_models(setting("SOTTO_MODEL_SEED", 0), setting("SOTTO_MODELS", 300), false);
 }
 
-TEST_CASE("random models cut into segments have them, too") {
+TEST_CASE("random models cut into segments have them, too", "[random]") {
   check_models(setting("SOTTO_MODEL_SEED", 0) + 500, setting("SOTTO_MODELS", 300) / 3, true);
 }
 

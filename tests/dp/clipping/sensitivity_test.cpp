@@ -130,7 +130,7 @@ TEST_CASE("one unit moves the clipped sum by at most the sensitivity, whatever t
   }
 }
 
-TEST_CASE("one unit moves the clipped sum by at most the sensitivity in 16 bits, too") {
+TEST_CASE("one unit moves the clipped sum by at most the sensitivity in 16 bits, too", "[gate]") {
   for (const Dtype precision : {Dtype::bf16, Dtype::f16}) {
     for (const Kind kind : kinds) {
       CAPTURE(name(precision), kind);

@@ -258,7 +258,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a unit that is left out moves the sum in bounds for convolutions, materialized or by tiles") {
+    "a unit that is left out moves the sum in bounds for convolutions, materialized or by tiles",
+    "[gate]") {
   for (const Data data : all_data) {
     for (const auto& [side, width] :
          {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{12, 40}}) {
@@ -285,7 +286,7 @@ std::vector<std::int64_t> some_of(std::int64_t population) {
   return units;
 }
 
-TEST_CASE("blocks sum up to the sums of their units alone") {
+TEST_CASE("blocks sum up to the sums of their units alone", "[gate]") {
   std::vector<Case> cases;
   for (const std::int64_t positions : {1, 4, 12, 20})
     cases.push_back({.data = Data::offset, .width = 7, .positions = positions});
@@ -361,13 +362,13 @@ TEST_CASE("batches and parameters for which the sum would be too coarse are refu
 }
 
 // These take a minute, and run in the long suite only (tests/meson.build).
-TEST_CASE("a unit that is left out moves the sum of 2^18 units in bounds, too", "[.large]") {
+TEST_CASE("a unit that is left out moves the sum of 2^18 units in bounds, too", "[nightly]") {
   CHECK(moved({.data = Data::offset}, 1 << 18, 8) <= 1);
   CHECK(moved({.data = Data::halfway}, 1 << 18, 512) <= 1);
   CHECK(moved({.data = Data::equal}, 1 << 18, 1 << 20) <= 1);
 }
 
-TEST_CASE("a unit that is left out moves the sum of 2^20 units in bounds, too", "[.large]") {
+TEST_CASE("a unit that is left out moves the sum of 2^20 units in bounds, too", "[nightly]") {
   CHECK(moved({.data = Data::offset}, 1 << 20, 512) <= 1);
 }
 

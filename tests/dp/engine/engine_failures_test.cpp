@@ -7,12 +7,14 @@
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/training_checkpoint.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/mechanism.h"
 #include "dp/sampling/epoch_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/digits.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/ledger_files.h"
 #include "tests/support/throws.h"
@@ -105,7 +107,7 @@ bool plans(std::size_t more, std::optional<Dtype> precision) {
   return engine.memory_plan() != nullptr;
 }
 
-TEST_CASE("the number of a unit's rows does not decide the precision of all") {
+TEST_CASE("the number of a unit's rows does not decide the precision of all", "[gate]") {
   constexpr std::size_t step = 1 << 16;
   std::size_t less = 0, more = step;  // there is no plan within the one, and one within the other
   for (; !plans(more, Dtype::bf16); more *= 2) less = more;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/devices.h"
+#include "core/io/safetensors.h"
 #include "core/ranks/one_rank.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
@@ -135,7 +136,7 @@ TEST_CASE("weights that are not finite stop training before more is spent") {
   }
 }
 
-TEST_CASE("weights that were assigned are checked before the next step, on every device") {
+TEST_CASE("weights that were assigned are checked before the next step, on every device", "[gpu]") {
   for (const DeviceInfo& info : devices()) {
     INFO(info.name);
     const Dataset data = make_digits(population, 1);

@@ -1,4 +1,5 @@
 // Private training end to end on small data: accounting, budgets, failures in mid-step.
+// File tags: [engine]
 #include "dp/engine/engine.h"
 
 #include <cmath>

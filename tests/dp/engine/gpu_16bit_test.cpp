@@ -1,5 +1,6 @@
 // Private training in 16 bits on every GPU: f32 weights, loss scales, checkpoints, captured steps,
 // units of several rows, and attention with padding masks.
+// File tags: [gpu]
 #include <cmath>
 
 #include "autograd/ops.h"

@@ -1,5 +1,6 @@
 // An engine on several ranks with GPUs: where a unit's gradient has the same bits in every row of a
 // batch, the same bits for every number of ranks.
+// File tags: [gpus]
 #include <array>
 #include <atomic>
 #include <cstring>

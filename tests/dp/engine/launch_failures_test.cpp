@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/captured_setup.h"
 #include "tests/support/fake_gpu_counts.h"
 #include "tests/support/kernel_cases.h"
@@ -88,8 +89,8 @@ Failures fail_everywhere(Training& training, const Ledger& ledger, std::int64_t 
 
 }  // namespace
 
-TEST_CASE(
-    "a private step whose launch fails anywhere is as before, and charged once it was drawn") {
+TEST_CASE("a private step whose launch fails anywhere is as before, and charged once it was drawn",
+          "[gpu]") {
   if (devices().size() < 2 || !pretended_counts()) return;
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
     for (const bool captures : {false, true}) {

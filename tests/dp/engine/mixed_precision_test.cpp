@@ -1,15 +1,18 @@
 // Private training in 16 bits: clipped sums equal those of each sample alone in f64, no sample
 // moves them by more than the sensitivity or changes another's part, and loss scales reveal
 // nothing.
+// File tags: [engine]
 #include <algorithm>
 #include <cmath>
 
+#include "core/io/safetensors.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/loss_scale.h"
 #include "nn/data/digits.h"
 #include "nn/init.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/dp_models.h"
 #include "tests/support/throws.h"

@@ -1,10 +1,12 @@
 // On GPUs all physical batches are padded to one size: libraries choose algorithms by shape, and
 // their choice for a batch with one sample more would show in the gradients of all others.
+// File tags: [gpu]
 #include <cstring>
 
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/captured_setup.h"
 #include "tests/support/kernel_cases.h"
 

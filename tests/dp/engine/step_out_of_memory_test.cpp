@@ -12,6 +12,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/failing_memory.h"
 
@@ -136,7 +137,8 @@ TEST_CASE("a first step that runs out of memory anywhere makes no optimizer stat
   CHECK(t.state() != before);
 }
 
-TEST_CASE("private training that runs out of memory anywhere is as before, or makes its step") {
+TEST_CASE("private training that runs out of memory anywhere is as before, or makes its step",
+          "[gate]") {
   for (const EngineOptions& options : ways_to_train()) {
     CAPTURE(name(options.sampling), options.memory.checkpoint.has_value());
     Training t;

@@ -47,7 +47,7 @@ TEST_CASE("train makes the planned steps within the target, and says what is gua
   CHECK(ledger.population() == population);
 }
 
-TEST_CASE("a model on any device is trained there, as on the CPU") {
+TEST_CASE("a model on any device is trained there, as on the CPU", "[gpu]") {
   constexpr std::int64_t samples = 12;
   std::vector<float> expected;
   for (const DeviceInfo& info : devices()) {

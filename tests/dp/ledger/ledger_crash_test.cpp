@@ -1,5 +1,6 @@
 // A thousand runs killed at random points: the ledger never counts less than what left the
 // mechanism, and every run continues from its checkpoint.
+// File tags: [gate]
 #include <array>
 #include <csignal>
 #include <optional>

@@ -228,7 +228,7 @@ TEST_CASE("a file that cannot be a ledger is refused") {
 }
 
 // The crash may occur in the middle of any append, so the file may end anywhere.
-TEST_CASE("a file cut at any byte counts every acknowledged release") {
+TEST_CASE("a file cut at any byte counts every acknowledged release", "[gate]") {
   const Place place;
   struct Moment {
     std::size_t size;

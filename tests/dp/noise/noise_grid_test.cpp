@@ -1,4 +1,5 @@
 // Rounding never moves neighbouring sums further apart than the noise is scaled for.
+// File tags: [optimised]
 #include "dp/noise/noise_grid.h"
 
 #include <array>

@@ -147,7 +147,7 @@ TEST_CASE("noise and every rule's step in one pass are one after the other") {
   check_rule<nn::Lamb>(nn::LambRule{});  // needs whole parameters
 }
 
-TEST_CASE("the parts of an update, each by its owner, are the whole update bit for bit") {
+TEST_CASE("the parts of an update, each by its owner, are the whole update bit for bit", "[gate]") {
   for (const int ranks : {1, 2, 3, 4, 7, 100}) {
     check_owners<nn::Sgd>(ranks, nn::SgdRule{.momentum = 0.9});
     check_owners<nn::AdamW>(ranks, nn::AdamRule<true>{});

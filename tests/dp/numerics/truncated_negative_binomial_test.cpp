@@ -48,7 +48,7 @@ TEST_CASE("a distribution with a mean has it") {
 
 // A false alarm at one of some 50 counts, at five standard deviations, has a probability of 3e-5;
 // the seed is fixed.
-TEST_CASE("numbers of runs are drawn with their probabilities") {
+TEST_CASE("numbers of runs are drawn with their probabilities", "[gate]") {
   constexpr int draws = 40000;
   for (const TruncatedNegativeBinomial& runs : all) {
     CAPTURE(runs.eta, runs.gamma);

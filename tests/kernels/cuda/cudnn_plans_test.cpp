@@ -1,5 +1,6 @@
 // The convolutions and attentions for which cuDNN has a plan. The library itself is asked, with the
 // graphs for a real GPU, about GPUs that are described to it. No GPU is needed, and no kernel runs.
+// File tags: [by_hand]
 #include <algorithm>
 #include <array>
 #include <sstream>
@@ -107,7 +108,7 @@ bool has_plan(const Call& call, const PlanTarget& target, const ConvProblem& pro
   }
 }
 
-TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution", "[cudnn]") {
+TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution") {
   const Call call("conv", device);
   for (const Gpu& gpu : gpus) {
     const PlanTarget target(call, gpu.description());
@@ -180,7 +181,7 @@ constexpr std::array attentions{Sizes{"GPT-2 small", 8, 12, 512, 512, 64, 64, tr
                                 Sizes{"odd padded texts", 3, 2, 17, 33, 32, 32, false, true},
                                 Sizes{"padded texts, causal", 8, 12, 512, 512, 64, 64, true, true}};
 
-TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
+TEST_CASE("cuDNN has a plan for attention, forwards and back") {
   const Call call("attention", device);
   for (const Gpu& gpu : gpus) {
     const PlanTarget target(call, gpu.description());
@@ -205,7 +206,7 @@ TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
   }
 }
 
-TEST_CASE("cuDNN has no plan for numbers of features that its kernels do not support", "[cudnn]") {
+TEST_CASE("cuDNN has no plan for numbers of features that its kernels do not support") {
   const Call call("attention", device);
   const PlanTarget target(call, h200.description());
   Sizes sizes = attentions[0];

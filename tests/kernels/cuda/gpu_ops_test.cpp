@@ -1,5 +1,6 @@
 // Operations and training on every GPU: values, gradients and per-sample gradients agree with the
 // CPU's.
+// File tags: [gpu]
 #include <deque>
 
 #include "autograd/check/op_run.h"

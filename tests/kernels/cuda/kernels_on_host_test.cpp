@@ -1,5 +1,6 @@
 // The GPU's kernels, run on the host, against the CPU's: the primitives that no other test runs on
 // every engine. Shapes, strides and types are random; outputs are filled with NaN before.
+// File tags: [gpu][sanitized]
 #include "kernels/cuda/reduce.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -248,7 +249,7 @@ TEST_CASE("device code: public randomness has the CPU's bits") {
   }
 }
 
-TEST_CASE("device code: reductions in parts, and of rows") {
+TEST_CASE("device code: reductions in parts, and of rows", "[gate]") {
   Random random(55);
   for (const Shape& shape : {Shape{3, 40000}, Shape{40000, 3}, Shape{5, 2, 7000}}) {
     const Tensor x = random_tensor(random, shape, Dtype::f32);

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "nn/data/tables/csv_reader.h"
 
 #include <optional>

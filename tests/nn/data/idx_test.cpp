@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "nn/data/idx.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "nn/data/tables/table_schema.h"
 
 #include <filesystem>

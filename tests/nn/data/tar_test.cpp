@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "nn/data/tar.h"
 
 #include <sstream>

@@ -78,7 +78,8 @@ TEST_CASE("an impossible update is refused before anything is recorded") {
   CHECK(t.ledger.releases() == 0);
 }
 
-TEST_CASE("an ordinary step on a GPU refuses a gradient that is not finite, whichever it is") {
+TEST_CASE("an ordinary step on a GPU refuses a gradient that is not finite, whichever it is",
+          "[gpu]") {
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     for (const auto& [dtype, bad] :

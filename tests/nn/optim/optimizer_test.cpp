@@ -1,4 +1,5 @@
 // Optimizers around their rules: state, groups, schedules, and refused arguments.
+// File tags: [engine]
 #include <array>
 #include <cmath>
 #include <limits>

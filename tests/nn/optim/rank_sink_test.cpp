@@ -135,7 +135,7 @@ TEST_CASE("gradients over any number of ranks are those of one process, the same
   }
 }
 
-TEST_CASE("gradients of models on GPUs add up there, the same bits on all") {
+TEST_CASE("gradients of models on GPUs add up there, the same bits on all", "[gpus]") {
   if (devices().size() < 2) return;
   const int size = GENERATE(1, 2, 3);
   const nn::BucketSizes sizes = GENERATE(nn::BucketSizes{}, nn::BucketSizes{1, 100});

@@ -67,7 +67,7 @@ struct Golden {
 }  // namespace
 
 // Proven bounds and the estimate of another program with an error of 0.01.
-TEST_CASE("both bounds are within published bounds and near the published estimate") {
+TEST_CASE("both bounds are within published bounds and near the published estimate", "[gate]") {
   const std::vector<Golden> table = {
       {256.0 / 60000, 1.1, 14040, 1e-5, 2.36941, 2.37956, 2.38970},
       {256.0 / 60000, 1.3, 3510, 1e-5, .85370, .86376, .87383},
@@ -116,7 +116,7 @@ TEST_CASE("delta agrees with published numbers") {
   CHECK(composed(1, std::sqrt(3.0), 3).delta(1) == Approx(0.126936).margin(1e-6));
 }
 
-TEST_CASE("one release agrees with its closed form from both sides") {
+TEST_CASE("one release agrees with its closed form from both sides", "[gate]") {
   for (const double q : {1e-4, 0.01, 0.3, 0.9}) {
     for (const double sigma : {0.3, 0.7, 1.5, 10.0}) {
       const PldAccountant accountant = composed(q, sigma, 1);
@@ -148,7 +148,7 @@ double delta_of_one_beyond(double q, double sigma, double epsilon) {
   return q * (above(u) - density / fraction);
 }
 
-TEST_CASE("losses whose exponential overflows are bounded from both sides") {
+TEST_CASE("losses whose exponential overflows are bounded from both sides", "[gate]") {
   for (const double q : {1e-11, 8.3e-6, 0.01}) {
     for (const double sigma : {0.0101, 0.025}) {
       for (const double part : {0.9, 1e-3}) {
@@ -164,7 +164,7 @@ TEST_CASE("losses whose exponential overflows are bounded from both sides") {
 }
 
 // The second release reveals nothing or, with mass q below delta, everything.
-TEST_CASE("a rare release that reveals all takes its probability from delta, and no more") {
+TEST_CASE("a rare release that reveals all takes its probability from delta alone", "[gate]") {
   constexpr double q = 8.3e-6;
   for (const double delta : {1e-5, 2e-5, 1e-4}) {
     PldAccountant pld;
@@ -179,7 +179,7 @@ TEST_CASE("a rare release that reveals all takes its probability from delta, and
   }
 }
 
-TEST_CASE("two releases agree with quadrature from both sides") {
+TEST_CASE("two releases agree with quadrature from both sides", "[gate]") {
   for (const double q : {0.01, 0.2, 0.7}) {
     for (const double sigma : {0.5, 1.0, 4.0}) {
       const PldAccountant accountant = composed(q, sigma, 2);
@@ -252,7 +252,7 @@ double delta_of_fixed_size(double q, double sigma, double epsilon) {
   return q * gaussian_delta(sigma / 2, std::log1p(std::expm1(epsilon) / q));
 }
 
-TEST_CASE("one batch of a fixed size agrees with its closed form from both sides") {
+TEST_CASE("one batch of a fixed size agrees with its closed form from both sides", "[gate]") {
   for (const double q : {1e-4, 0.3, 0.9}) {
     for (const double sigma : {0.6, 3.0, 20.0}) {
       PldAccountant accountant(NeighboringRelation::replace_one);
@@ -363,7 +363,7 @@ TEST_CASE("the order of composition and the number of calls do not matter") {
 }
 
 // The largest losses are rare, and dominate the moments.
-TEST_CASE("many kinds of releases have bounds near each other, with any number of threads") {
+TEST_CASE("many kinds of releases have near bounds, with any number of threads", "[gate]") {
   const auto spent = [](Bound bound, int threads) {
     const Threads scope(threads);
     PldAccountant accountant;

@@ -59,7 +59,8 @@ int points_asked() {
 // The truth is monotone, so an upper bound with more loss is above every lower bound with less,
 // without a tolerance; upper bounds may be out of order by their gap. Among 300 points the gap is 7
 // % for one, above 2.5 % for four with epsilons below 4e-4, and mostly a hundredth of that.
-TEST_CASE("random points of the whole range have bounds close together and move the right way") {
+TEST_CASE("random points of the whole range have bounds close together and move the right way",
+          "[gate][random]") {
   constexpr double max_width = 0.08, negligible = 2e-5, nearby = 1.01, far = 2;
   RandomPoints points;
   for (int i = 0; i < points_asked(); ++i) {
@@ -93,7 +94,7 @@ TEST_CASE("without sampling epsilon is the closed form of the Gaussian mechanism
 }
 
 // Bounds were up to a hundred times apart here: one loss decides, and it is too rare for any tilt.
-TEST_CASE("bounds are close together where one release alone may decide") {
+TEST_CASE("bounds are close together where one release alone may decide", "[nightly]") {
   const std::vector<Point> corner = {
       {1.603e-8, 0.3513, 1, 2.07e-9},      {1.266e-9, 0.3733, 675414, 8.35e-9},
       {2.631e-7, 0.59, 24295, 1.09e-15},   {4.591e-7, 0.4618, 66265, 5.14e-12},
@@ -107,7 +108,8 @@ TEST_CASE("bounds are close together where one release alone may decide") {
   }
 }
 
-TEST_CASE("the bounds of one release contain its closed form where it nearly never matters") {
+TEST_CASE("the bounds of one release contain its closed form where it nearly never matters",
+          "[gate]") {
   const auto above = [](double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); };
   for (const double q : {1e-9, 1e-6}) {
     for (const double sigma : {0.3, 0.5, 0.8}) {
@@ -128,7 +130,8 @@ TEST_CASE("the bounds of one release contain its closed form where it nearly nev
   }
 }
 
-TEST_CASE("no step or record is free: epsilon grows with steps and rate and falls with noise") {
+TEST_CASE("no step or record is free: epsilon grows with steps and rate and falls with noise",
+          "[gate]") {
   constexpr double tight = 5e-4;
   for (const double q : {1e-4, 0.02, 0.4}) {
     for (const double sigma : {0.4, 1.0, 20.0}) {
@@ -147,7 +150,7 @@ TEST_CASE("no step or record is free: epsilon grows with steps and rate and fall
   }
 }
 
-TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole range") {
+TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole range", "[nightly]") {
   for (const double q : {1e-9, 1e-3, 1 - 1e-9}) {
     for (const double sigma : {0.1, 1.0, 1000.0}) {
       for (const std::int64_t steps : {std::int64_t{1}, std::int64_t{10000}}) {
@@ -172,7 +175,7 @@ TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole ra
 }
 
 // Close pairs of arguments, where an answer by another plan would show, and distant ones.
-TEST_CASE("epsilon moves the wrong way with no argument, however small the change") {
+TEST_CASE("epsilon moves the wrong way with no argument, however small the change", "[gate]") {
   struct Case {
     double q, sigma;
     std::int64_t steps;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dp/accounting/analytic_gaussian.h"
+#include "dp/accounting/make_accountant.h"
 #include "tests/support/catch.h"
 
 using namespace sotto;
@@ -63,8 +64,8 @@ struct Golden {
 }  // namespace
 
 // Both intervals contain the truth, so they intersect.
-TEST_CASE(
-    "the interval of epsilon meets that of the PLD accountant and is as narrow as documented") {
+TEST_CASE("the interval of epsilon meets that of the PLD accountant and is as narrow as documented",
+          "[gate]") {
   for (const Course& history : histories) {
     const auto prv = composed<PrvAccountant>(history);
     const auto pld = composed<PldAccountant>(history);
@@ -165,7 +166,7 @@ TEST_CASE("losses moved to a lattice keep their mass and mean and are within the
   }
 }
 
-TEST_CASE("corners give bounds") {
+TEST_CASE("corners give bounds", "[gate]") {
   for (const Event& event : {poisson(1e-9, 0.1), poisson(0.5, 0.001)}) {
     PrvAccountant prv;
     PldAccountant pld;

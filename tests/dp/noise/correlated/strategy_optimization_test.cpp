@@ -98,7 +98,7 @@ TEST_CASE("two buffers stay two where that is better") {
 }
 
 // JAX-Privacy's table, to five digits: the largest error of 100,000 steps, each record once.
-TEST_CASE("two buffers for 100,000 steps are the published ones") {
+TEST_CASE("two buffers for 100,000 steps are the published ones", "[gate]") {
   const StrategyMatrix best = optimize_buffered_toeplitz(
       {.steps = 100'000, .participation = {.max_participations = 1}, .error = PrefixError::max}, 2);
   const BufferedToeplitz factor = std::get<BufferedToeplitz>(best.factor());

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "nn/data/images/image_folder.h"
 
 #include <filesystem>

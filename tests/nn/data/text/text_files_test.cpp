@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "nn/data/text/text_files.h"
 
 #include <cstdlib>
