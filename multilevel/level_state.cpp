@@ -1,4 +1,6 @@
 // The state of a level, as named tensors.
+#include <string_view>
+
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/level.h"
 
@@ -6,14 +8,14 @@ namespace sotto::multilevel {
 
 namespace {
 
-const Tensor& entry(const NamedTensors& state, const std::string& name) {
-  const auto found = state.find(name);
+const Tensor& entry(const NamedTensors& state, std::string_view name) {
+  const auto found = state.find(std::string(name));
   check(found != state.end(), "multilevel: the state has no {}", name);
   return found->second;
 }
 
 // A tensor of the state for a parameter, checked against its value.
-const Tensor& entry_like(const NamedTensors& state, const std::string& name, const Tensor& value) {
+const Tensor& entry_like(const NamedTensors& state, std::string_view name, const Tensor& value) {
   const Tensor& saved = entry(state, name);
   check(saved.shape() == value.shape() && saved.dtype() == value.dtype(),
         "multilevel: {} is {} {} where {} {} is needed", name, sotto::name(saved.dtype()),

@@ -66,7 +66,7 @@ class Search {
   };
   double slope() const {
     if (runs_.size() < 2) return 0;
-    const Run &a = runs_.end()[-2], &b = runs_.end()[-1];
+    const Run a = runs_.end()[-2], b = runs_.back();
     return (b.bytes - a.bytes) / (b.rows - a.rows);
   }
   std::size_t line(std::int64_t rows) const {

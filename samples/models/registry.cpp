@@ -145,7 +145,7 @@ std::string model_names() {
   return join(names, ", ");
 }
 
-const Entry& parse_entry(const std::string& name, const std::string& others) {
+const Entry& parse_entry(std::string_view name, std::string_view others) {
   for (const Entry& entry : registry()) {
     if (entry.name == name) return entry;
   }

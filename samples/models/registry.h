@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sotto/nn/layers.h>
@@ -35,6 +36,6 @@ const std::vector<Entry>& registry();
 std::string model_names();
 // Returns the entry of this name. Throws std::invalid_argument, listing the names and then
 // `others`, when none has it.
-const Entry& parse_entry(const std::string& name, const std::string& others = "");
+const Entry& parse_entry(std::string_view name, std::string_view others = "");
 
 }  // namespace sotto::models
