@@ -1,6 +1,6 @@
 #!/bin/sh
 # From a fresh clone to a privately trained network: installs what is missing, builds the sample
-# `mnist` and trains it on digits that the program draws itself. Arguments are passed on to it.
+# `sotto-mnist` and trains it on digits that the program draws itself. Arguments are passed on to it.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -12,8 +12,8 @@ report=$build/mnist.html
 install_missing "$build_packages"
 echo "Building in $build"
 configure "$build" "$root" -Dsamples=enabled
-ninja -C "$build" samples/mnist
+ninja -C "$build" samples/sotto-mnist
 
 echo "Training"
-"$build/samples/mnist" --preset quick --report "$report" "$@"
+"$build/samples/sotto-mnist" --preset quick --report "$report" "$@"
 echo "The report is in $report"

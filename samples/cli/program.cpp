@@ -1,5 +1,6 @@
 #include "samples/cli/program.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <exception>
@@ -190,7 +191,13 @@ std::string json_text(const nlohmann::json& value) {
   return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-int ending(const std::string& name, const std::function<int()>& body, int bad_argument) {
+std::string program_file(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "sotto-" + name;
+}
+
+int ending(const std::string& program, const std::function<int()>& body, int bad_argument) {
+  const std::string name = program_file(program);
   fill_standard_files();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);

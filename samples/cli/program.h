@@ -82,13 +82,16 @@ std::string json_text(const nlohmann::json& value);
 inline constexpr int failure = 1;
 inline constexpr int bad_arguments = 2;
 
+// The name of a program's file: sotto-memory-profile of memory_profile.
+std::string program_file(std::string name);
+
 // Runs `body` and returns the program's exit status: that of `body`; after an exception, which is
-// printed as "name: ..." on stderr, in one line except for OutOfMemory, `bad_argument` for
+// printed as "sotto-program: ..." on stderr, in one line except for OutOfMemory, `bad_argument` for
 // std::invalid_argument and `failure` for others. A status of 0 becomes `failure` if a text could
 // not be printed. A program whose standard output is closed fails before `body` begins. Writing to
 // a pipe without a reader, or beyond the file size limit, is an error like others and no signal. A
 // RankFailure, which one of the ranks prints, is not printed again.
-int ending(const std::string& name, const std::function<int()>& body,
+int ending(const std::string& program, const std::function<int()>& body,
            int bad_argument = bad_arguments);
 
 }  // namespace sotto::samples

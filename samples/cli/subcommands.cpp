@@ -14,7 +14,7 @@ std::string help_text(const ProgramHelp& help, const std::vector<Subcommand>& co
   std::string text = fmt::format(
       "{0}\n\nUsage: {1} COMMAND [OPTIONS]; {1} COMMAND --help lists the options of a "
       "command.\n\nSubcommands:\n",
-      help.about, help.name);
+      help.about, program_file(help.name));
   for (const Subcommand& command : commands)
     text += fmt::format("  {:<10}  {}\n", command.name, command.about);
   return text + "\nFor example:\n" + help.examples;

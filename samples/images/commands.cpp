@@ -60,7 +60,7 @@ int evaluate(int argc, const char* const* argv) {
   int threads = 0;
   samples::CommandLine line("Measures a saved model on labelled pictures.");
   line.group("Options");
-  line.option("--model", model, "model that `images train --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-images train --save` wrote", "FILE");
   line.option(
       "--data", data,
       "folder with a folder of files for each class, or with CIFAR's or MNIST's test files, "
@@ -90,7 +90,7 @@ int predict(int argc, const char* const* argv) {
   int threads = 0;
   samples::CommandLine line("Predicts the class of each picture, in constant memory.");
   line.group("Options");
-  line.option("--model", model, "model that `images train --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-images train --save` wrote", "FILE");
   line.option("--data", data, "PNG or JPEG files, and folders of them", "PATH");
   line.option("--out", out, "write predictions here as CSV, a line for each picture", "FILE");
   line.add_threads(threads);

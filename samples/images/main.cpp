@@ -20,9 +20,9 @@ int main(int argc, char** argv) {
       {.name = "images",
        .about = "Learns to tell pictures apart with differential privacy.",
        .examples =
-           R"(    images train --data photos --preset scattering --epsilon 3 --save photos.safetensors --report photos.html
-    images evaluate --model photos.safetensors --data more_photos
-    images predict --model photos.safetensors --data holiday.jpg new_photos --out predictions.csv
+           R"(    sotto-images train --data photos --preset scattering --epsilon 3 --save photos.safetensors --report photos.html
+    sotto-images evaluate --model photos.safetensors --data more_photos
+    sotto-images predict --model photos.safetensors --data holiday.jpg new_photos --out predictions.csv
 )"},
       {{"train", "trains a model; without --data, on shapes drawn by the program", train},
        {"evaluate", "measures a model on labelled pictures", evaluate},

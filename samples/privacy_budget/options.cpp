@@ -30,44 +30,47 @@ const std::array<Verb, 6>& verbs() {
         "spent",
         "the privacy spent by a training: epsilon for given deltas, delta for given epsilons",
         {},
-        "  privacy_budget spent --ledger run.ledger --delta 1e-5\n"
-        "  privacy_budget spent --noise-multiplier 1.1 --dataset-size 60000 --batch-size 256 "
+        "  sotto-privacy-budget spent --ledger run.ledger --delta 1e-5\n"
+        "  sotto-privacy-budget spent --noise-multiplier 1.1 --dataset-size 60000 --batch-size 256 "
         "--epochs 60 "
         "--delta 1e-5 1e-6\n"
-        "  privacy_budget spent --dataset-size 60000 --batch-size 256 --delta 1e-5 \\\n"
+        "  sotto-privacy-budget spent --dataset-size 60000 --batch-size 256 --delta 1e-5 \\\n"
         "      --phase noise-multiplier=1.3,epochs=10 --phase noise-multiplier=0.9,steps=500\n"},
        {Command::noise,
         "noise",
         "the smallest noise multiplier for a target epsilon",
         {"noise-multiplier"},
-        "  privacy_budget noise --epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
+        "  sotto-privacy-budget noise --epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size "
+        "256 "
         "--epochs "
         "60\n"},
        {Command::steps,
         "steps",
         "the largest number of steps within a target epsilon",
         {"steps", "epochs"},
-        "  privacy_budget steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --dataset-size "
+        "  sotto-privacy-budget steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 "
+        "--dataset-size "
         "60000 "
         "--batch-size 256\n"},
        {Command::batch,
         "batch",
         "the largest batch, or sampling rate, within a target epsilon",
         {"batch-size", "sampling-rate", "epochs"},
-        "  privacy_budget batch --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --steps 5000 "
+        "  sotto-privacy-budget batch --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --steps 5000 "
         "--dataset-size 60000\n"},
        {Command::compare,
         "compare",
         "accountants and samplings, side by side",
         {"sampling", "batches-per-epoch", "truncation-probability", "max-batch-size"},
-        "  privacy_budget compare --noise-multiplier 1.1 --dataset-size 60000 --batch-size 256 "
+        "  sotto-privacy-budget compare --noise-multiplier 1.1 --dataset-size 60000 --batch-size "
+        "256 "
         "--epochs "
         "60 --delta 1e-5\n"},
        {Command::inspect,
         "inspect",
         "which lines of a ledger are right, and what a damaged one cost at least",
         {},
-        "  privacy_budget inspect run.ledger\n\n"
+        "  sotto-privacy-budget inspect run.ledger\n\n"
         "The file is not changed. The status is 0 for a whole ledger, 1 for a damaged one.\n"}}};
   return all;
 }

@@ -82,7 +82,7 @@ int evaluate(int argc, const char* const* argv) {
   std::string model, data, json;
   samples::CommandLine line("Measures a saved model on the rows of a table that has labels.");
   line.group("Options");
-  line.option("--model", model, "model that `tabular train --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-tabular train --save` wrote", "FILE");
   line.option("--data", data, "rows, with the columns of the model's schema", "FILE");
   line.option("--json", json, "write the results as JSON", "FILE");
   if (!line.parse(argc, argv)) return 0;
@@ -104,7 +104,7 @@ int predict(int argc, const char* const* argv) {
   std::string model, data, out;
   samples::CommandLine line("Predicts the label of each row of a table, in constant memory.");
   line.group("Options");
-  line.option("--model", model, "model that `tabular train --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-tabular train --save` wrote", "FILE");
   line.option("--data", data, "rows; the label's column may be absent and is not read", "FILE");
   line.option("--out", out, "write predictions here as CSV, a line for each row", "FILE");
   if (!line.parse(argc, argv)) return 0;

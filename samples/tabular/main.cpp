@@ -20,9 +20,9 @@ int main(int argc, char** argv) {
       {.name = "tabular",
        .about = "Learns from the rows of a table with differential privacy.",
        .examples =
-           R"(    tabular train --data adult.data --schema adult.json --epsilon 1 --save adult.safetensors --report adult.html
-    tabular evaluate --model adult.safetensors --data adult.test
-    tabular predict --model adult.safetensors --data people.csv --out predictions.csv
+           R"(    sotto-tabular train --data adult.data --schema adult.json --epsilon 1 --save adult.safetensors --report adult.html
+    sotto-tabular evaluate --model adult.safetensors --data adult.test
+    sotto-tabular predict --model adult.safetensors --data people.csv --out predictions.csv
 )"},
       {{"train", "trains a model; without --data, on people made up by the program", train},
        {"evaluate", "measures a model on rows with labels", evaluate},

@@ -105,7 +105,8 @@ void TabularTask::prepare(Settings& s) {
   require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
           "between 0 and 1");
   check(data_.empty() == schema_path_.empty(),
-        "--data, --schema: give both (`tabular schema --data FILE` proposes a schema), or none for "
+        "--data, --schema: give both (`sotto-tabular schema --data FILE` proposes a schema), or "
+        "none for "
         "people made up by the program");
   check(test_.empty() || !data_.empty(), "--test: needs --data");
   check(folder_.empty() || !data_.empty(), "--encode-in: needs --data");

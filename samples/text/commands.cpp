@@ -19,7 +19,7 @@ int evaluate(int argc, const char* const* argv) {
   std::string model, data, json;
   samples::CommandLine line("Measures a saved model on text.");
   line.group("Options");
-  line.option("--model", model, "model that `text train --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-text train --save` wrote", "FILE");
   line.option("--data", data,
               "text as in training: to classify, a folder with a file or sub-folder for each class",
               "PATH");
@@ -43,7 +43,8 @@ int predict(int argc, const char* const* argv) {
   std::string model, data, out;
   samples::CommandLine line("Predicts the class of each unit of a text, such as a line.");
   line.group("Options");
-  line.option("--model", model, "model that `text train --task classify --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-text train --task classify --save` wrote",
+              "FILE");
   line.option("--data", data, "text, UTF-8, plain or gzipped; blank lines are no units", "FILE");
   line.option("--out", out, "write predictions here as CSV, a line for each unit", "FILE");
   if (!line.parse(argc, argv)) return 0;
@@ -67,7 +68,8 @@ int generate(int argc, const char* const* argv) {
   GenerateOptions options;
   samples::CommandLine line("Lets a saved language model write.");
   line.group("Options");
-  line.option("--model", model, "model that `text train --task generate --save` wrote", "FILE");
+  line.option("--model", model, "model that `sotto-text train --task generate --save` wrote",
+              "FILE");
   line.option("--prompt", options.prompt, "the beginning, which the model continues", "TEXT");
   line.option("--length", options.length, "symbols to write", "N");
   line.option("--temperature", options.temperature,

@@ -20,10 +20,10 @@ int main(int argc, char** argv) {
       {.name = "text",
        .about = "Learns from text with differential privacy: to tell its classes, or to write.",
        .examples =
-           R"(    text train --data names/ --epsilon 8 --save names.safetensors --report names.html
-    text predict --model names.safetensors --data people.txt --out languages.csv
-    text train --task generate --data plays.txt --unit paragraph --epsilon 8 --save plays.safetensors
-    text generate --model plays.safetensors --prompt "ROMEO:" --length 400
+           R"(    sotto-text train --data names/ --epsilon 8 --save names.safetensors --report names.html
+    sotto-text predict --model names.safetensors --data people.txt --out languages.csv
+    sotto-text train --task generate --data plays.txt --unit paragraph --epsilon 8 --save plays.safetensors
+    sotto-text generate --model plays.safetensors --prompt "ROMEO:" --length 400
 )"},
       {{"train", "trains a model; without --data, on sentences made up by the program", train},
        {"evaluate", "measures a model on text", evaluate},

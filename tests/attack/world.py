@@ -28,7 +28,7 @@ class World:
     def __init__(self, build, seed, count):
         samples = os.path.join(os.path.abspath(build), "samples")
         for name in PROGRAMS:
-            setattr(self, name, os.path.join(samples, name))
+            setattr(self, name, os.path.join(samples, "sotto-" + name.replace("_", "-")))
         self.preload = os.path.join(os.path.abspath(build), "tests/samples/libfailing_calls.so")
         self.seed, self.count = seed, count
         self.random = random.Random(seed)

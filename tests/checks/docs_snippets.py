@@ -175,7 +175,7 @@ def commands(text):
             yield words
 
 
-WITH_COMMANDS = {"privacy_budget", "tabular", "images", "text"}
+WITH_COMMANDS = {"sotto-privacy-budget", "sotto-tabular", "sotto-images", "sotto-text"}
 
 
 def help_of(program, words):

@@ -166,7 +166,7 @@ class WrongFiles(Case):
     def test_a_checkpoint_that_is_not_there_or_cut_short_is_refused(self):
         self.refuse(1, "absent", "--resume", self.path("absent"))
         self.edit(self.state, lambda text: text[:-100])
-        self.resume(1, f"mnist: damaged: safetensors: {self.state}")
+        self.resume(1, f"sotto-mnist: damaged: safetensors: {self.state}")
         self.edit(self.state, lambda text: text[:20])
         self.resume(1, self.state)
         self.edit(self.state, lambda text: b"")
@@ -206,7 +206,7 @@ class WrongFiles(Case):
             at = draws.randrange(data, len(good))
             damaged[at] ^= 1 << draws.randrange(8)
             self.edit(self.state, lambda text, damaged=damaged: bytes(damaged))
-            self.resume(1, f"mnist: damaged: safetensors: {self.state}: damaged: its checksum is")
+            self.resume(1, f"sotto-mnist: damaged: safetensors: {self.state}: damaged: its checksum is")
         start = len(good) - 512
         self.edit(self.state, lambda text: good[:start] + bytes(512))
         self.resume(1, "damaged: its checksum is")

@@ -80,6 +80,11 @@ EARLIER = [
 ]
 
 
+def short(program):
+    """memory_profile of sotto-memory-profile."""
+    return os.path.basename(program).removeprefix("sotto-").replace("-", "_")
+
+
 def make_files(folder):
     """Files that small runs need."""
     def path(name):
@@ -90,7 +95,7 @@ def make_files(folder):
         assert done.returncode == 0, done.stderr
 
     for program in PROGRAMS:
-        name = os.path.basename(program)
+        name = short(program)
         if name not in ("tabular", "text", "images"):
             continue
         model = path(name)
@@ -148,7 +153,7 @@ def options(command):
 
 
 def name_of(command):
-    return " ".join([os.path.basename(command[0]), *command[1:]])
+    return " ".join([short(command[0]), *command[1:]])
 
 
 def without(arguments, name):
@@ -216,7 +221,7 @@ class Options(unittest.TestCase):
             command = next(c for c in commands() if name_of(c) == program)
             done = run(command, [*without(SMALL[program], option), option, value])
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertRegex(done.stderr, rf"^{program}: .*{option}.* GiB are needed, .*\n$")
+            self.assertRegex(done.stderr, rf"^{os.path.basename(command[0])}: .*{option}.* GiB are needed, .*\n$")
 
     def test_every_value_of_every_option_is_taken_or_refused_in_one_line_that_names_it(self):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

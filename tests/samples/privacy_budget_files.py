@@ -332,7 +332,7 @@ class WrongArguments(Case):
         for command in ("spent", "noise", "steps", "batch", "compare", "inspect"):
             text = self.succeed(command, "--help").replace("\\\n", "")
             examples = [line.split()[1:] for line in text.splitlines()
-                        if line.startswith("  privacy_budget ")]
+                        if line.startswith("  sotto-privacy-budget ")]
             self.assertTrue(examples, command)
             for example in examples:
                 if "run.ledger" not in example:

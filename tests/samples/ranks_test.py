@@ -233,18 +233,18 @@ class Refusals(Ranks):
 
     def test_a_wrong_option_is_told_once(self):
         for mpi in MPIS:
-            self.check_told_once(launched(mpi, 2, [PROGRAMS["mnist"], "--epsilon", "0"]), "mnist: --epsilon")
+            self.check_told_once(launched(mpi, 2, [PROGRAMS["mnist"], "--epsilon", "0"]), "sotto-mnist: --epsilon")
             done = self.check_told_once(launched(mpi, 2, [PROGRAMS["mnist"], *NOISY, "--no-privacy", "--steps", "1"]),
-                                        "mnist: --no-privacy")
+                                        "sotto-mnist: --no-privacy")
             self.assertEqual("", done.stdout)
         self.check_told_once(launched(MPIS[0], 2, [PROGRAMS["mnist"], "--resume", self.path("none")]),
-                             "mnist: there is no " + self.path("none.state") + " to resume from")
+                             "sotto-mnist: there is no " + self.path("none.state") + " to resume from")
 
     def test_an_option_of_one_rank_alone_is_told_once(self):
         for mpi in MPIS:
             command = launched(mpi, 1, [PROGRAMS["mnist"], *NOISY, "--lr", "1", ":", "-n", "1", PROGRAMS["mnist"], *NOISY,
                                         "--lr", "2"])
-            done = self.check_told_once(command, "mnist: command line: ")
+            done = self.check_told_once(command, "sotto-mnist: command line: ")
             self.assertRegex(done.stderr, r'--lr 2" on rank 1, and .*--lr 1" on rank 0')
 
     def test_data_that_one_rank_lacks_or_has_otherwise_are_told_once(self):
@@ -255,13 +255,13 @@ class Refusals(Ranks):
                 file.write("abc\n" * lines)
         os.remove(self.path("b", "lines.txt"))
         for mpi in MPIS:
-            for other, message in (("b", "text: rank 1 on "), ("c", "text: --data: not the same on rank 1")):
+            for other, message in (("b", "sotto-text: rank 1 on "), ("c", "sotto-text: --data: not the same on rank 1")):
                 self.check_told_once(launched(mpi, 1, [*text, ":", "-n", "1", "-wdir", self.path(other), *text],
                                               ["-wdir", self.path("a")]), message)
 
     def test_what_several_ranks_do_not_do_is_refused(self):
         self.check_told_once(launched(MPIS[0], 2, [PROGRAMS["mnist"], *MNIST[:-2], "--no-privacy", "--memory-limit",
-                                                   "100MiB"]), "mnist: --memory-limit: several processes need --precision")
+                                                   "100MiB"]), "sotto-mnist: --memory-limit: several processes need --precision")
 
     def test_a_failure_of_one_rank_in_training_is_told_once(self):
         for mpi in MPIS:

@@ -125,7 +125,7 @@ class OnDevice(Case):
     def refuse(self, program, fact, *arguments):
         done = run_program([PROGRAMS[program], *arguments])
         self.told(done, 2, fact)
-        self.assertTrue(done.stderr.startswith(f"{program}: --device: "), done.stderr)
+        self.assertTrue(done.stderr.startswith(f"{os.path.basename(PROGRAMS[program])}: --device: "), done.stderr)
         self.assertEqual(done.stdout, "")
 
     def test_a_device_that_cannot_be_used_is_refused_before_anything_is_read_or_written(self):
