@@ -106,5 +106,6 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_
 
 fmt::appender fmt::formatter<sotto::Tensor>::format(const sotto::Tensor& x,
                                                     fmt::format_context& context) const {
-  return fmt::format_to(context.out(), "{}", sotto::to_string(x));
+  const std::string text = sotto::to_string(x);
+  return std::copy(text.begin(), text.end(), context.out());
 }
