@@ -164,8 +164,9 @@ void Levels::load_state(const NamedTensors& state) {
   for (const auto& [name, tensor] : state) {
     if (name == "levels") continue;
     const std::size_t slash = name.find('/');
+    const std::string problem = name.substr(0, slash);
     const auto found = std::find_if(levels_.begin(), levels_.end(), [&](const Level& level) {
-      return level.problem().name == name.substr(0, slash);
+      return level.problem().name == problem;
     });
     check(found != levels_.end(), "Levels: the state has {}, of no problem", name);
     parts[static_cast<std::size_t>(found - levels_.begin())].emplace(name.substr(slash + 1),

@@ -59,7 +59,7 @@ namespace {
 class ThreadSend final : public Link::Transfer {
  public:
   ThreadSend(std::shared_ptr<ThreadHub> hub, Lane& lane, Ranks::Bytes bytes, Time due)
-      : hub_(std::move(hub)), lane_(lane), offer_(std::make_shared<Offer>(bytes, due)) {
+      : hub_(std::move(hub)), lane_(lane), offer_(std::make_shared<Offer>(Offer{bytes, due})) {
     const std::lock_guard lock(lane_.mutex);
     lane_.offers.push_back(offer_);
   }

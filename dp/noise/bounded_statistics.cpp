@@ -153,7 +153,7 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
   record(draw, ranks.get(), ledger, budget_check);
   std::vector<double> means;
   if (ranks) {
-    UnpackedValues told(on_rank_0(*ranks, "noisy statistics", [&] {
+    UnpackedValues told(on_rank_0(*ranks, "noisy statistics", [&, &sums = sums] {
       PackedValues values;
       values.add_all(noisy(sums, scale));
       return std::move(values).take();

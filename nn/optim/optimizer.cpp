@@ -161,7 +161,7 @@ void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate
   const int index = groups();
   check(!parameters.empty(), "optimizer: no parameters in group {}", index);
   const ParameterGroup& group =
-      state_->groups.emplace_back(std::move(rule), rate, rate, bf16_state);
+      state_->groups.emplace_back(ParameterGroup{std::move(rule), rate, rate, bf16_state});
   std::vector<ParameterSlot>& slots = state_->slots;
   for (Parameter* parameter : parameters) {
     const Tensor& value = parameter->value;

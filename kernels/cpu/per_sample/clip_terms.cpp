@@ -40,7 +40,7 @@ bool all_finite(const T* x, std::int64_t begin, std::int64_t end) {
     std::int64_t outside = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const A v = A(x[i]);
-      outside += (v >= -max) & (v <= max) ? 0 : 1;
+      outside += ((v >= -max) & (v <= max)) ? 0 : 1;
     }
     finite = outside == 0;
   });
