@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/devices.h>

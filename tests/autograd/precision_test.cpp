@@ -53,7 +53,7 @@ Instance on_device(Instance instance, Device device) {
 
 // Two layers with the norm between them, on [n, 6].
 nn::Sequential perceptron() {
-  return nn::Sequential{nn::Linear(6, 8), nn::LayerNorm({8}), nn::Tanh(), nn::Linear(8, 3)};
+  return nn::Sequential{nn::Linear(6, 8), nn::LayerNorm(Shape{8}), nn::Tanh(), nn::Linear(8, 3)};
 }
 
 // Attention and a recurrent layer, on [n, 5, 8].

@@ -105,7 +105,7 @@ void attentions(Dtype dtype) {
     const Tensor x =
         some_values({samples, positions, heads, features}, dtype).permute({0, 2, 1, 3});
     const double product = 2.0 * samples * heads * positions * positions * features;
-    const auto attend = [&](bool back) {
+    const auto attend = [&, &causal = causal](bool back) {
       Tape tape;
       const Var q = tape.input(x, 0, back), k = tape.input(x, 0, back), v = tape.input(x, 0, back);
       const Var y = attention(q, k, v, {}, {.causal = causal});

@@ -293,7 +293,7 @@ void count_bytes(const std::string& model, std::int64_t batch, const std::string
       fmt::print("{}\n", line.dump());
       std::fflush(stdout);
     };
-    const auto with_levels = [&](const std::optional<Response>& response) {
+    const auto with_levels = [&, &policy = policy](const std::optional<Response>& response) {
       return peak_of<Reweighting>(model, batch,
                                   Reweighting::Setting{.response = response, .policy = policy});
     };

@@ -270,8 +270,9 @@ extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda
   return &sotto::runtime();
 }
 
-extern "C" __attribute__((visibility("default"))) sotto::PretendedCounts sotto_pretended_counts() {
-  return {sotto::launches_at_once(), sotto::runtime().waits()};
+extern "C" __attribute__((visibility("default"))) void sotto_pretended_counts(
+    sotto::PretendedCounts& counts) {
+  counts = {sotto::launches_at_once(), sotto::runtime().waits()};
 }
 
 extern "C" __attribute__((visibility("default"))) std::vector<sotto::PrimitiveWork>*

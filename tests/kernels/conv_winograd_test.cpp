@@ -126,7 +126,7 @@ TEST_CASE("sums over windows of 3 x 3 lose no more than clipping allows for") {
     };
     for (const auto& [c, k, side] : {std::tuple{32L, 64L, 4L}, {16L, 64L, 14L}, {128L, 128L, 7L}}) {
       INFO(c << " to " << k << ", side " << side);
-      const auto lost = [&](auto&& of_x, auto&& of_dy) {
+      const auto lost = [&, &c = c, &k = k, &side = side](auto&& of_x, auto&& of_dy) {
         return share_of_allowance(
             {of_sample(0, samples, c, side, of_x), of_sample(0, samples, k, side, of_dy)});
       };
@@ -141,7 +141,7 @@ TEST_CASE("sums over windows of 3 x 3 lose no more than clipping allows for") {
 TEST_CASE("a per-sample gradient has equal bits in any batch, and the right value") {
   Random random(53);
   for (const auto& [c, k, side] : {std::tuple{64L, 64L, 16L}, {32L, 32L, 32L}, {40L, 104L, 17L}}) {
-    const auto noise = [&](std::int64_t channels) {
+    const auto noise = [&, &side = side](std::int64_t channels) {
       return random_tensor(random, {5, channels, side, side}, {0, 1, 2, 3}, Dtype::f32);
     };
     const ImageFactors images{noise(c), noise(k)};

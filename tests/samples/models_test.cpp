@@ -162,7 +162,8 @@ TEST_CASE("standardised weights with gains are clipped as each sample alone", "[
   const models::Entry entry{
       .name = "", .description = "", .make = nullptr, .input = {3, 8, 8}, .classes = 10};
   const auto [inputs, labels] = entry.random_examples(3);
-  const auto losses = [&](Tape& tape, std::int64_t begin, std::int64_t end) {
+  const auto losses = [&, &inputs = inputs, &labels = labels](Tape& tape, std::int64_t begin,
+                                                              std::int64_t end) {
     const Var x = tape.input(to_dtype(inputs.slice(0, begin, end), Dtype::f64));
     return cross_entropy((*network)(x), labels.slice(0, begin, end));
   };

@@ -25,8 +25,11 @@ Function* pretended(const char* name) {
 
 // The counts since the process began; nullopt without a fake GPU.
 inline std::optional<PretendedCounts> pretended_counts() {
-  auto* const ask = pretended<PretendedCounts()>("sotto_pretended_counts");
-  return ask ? std::optional(ask()) : std::nullopt;
+  auto* const ask = pretended<void(PretendedCounts&)>("sotto_pretended_counts");
+  if (!ask) return std::nullopt;
+  PretendedCounts counts;
+  ask(counts);
+  return counts;
 }
 
 // Runs what the fake GPU was asked for, as if it were the fastest of all; nothing without one.

@@ -187,8 +187,7 @@ TEST_CASE("bounds are those published without a delta, and above the published o
                                 {1000, 200, 190},
                                 {1000, 100, 100},
                                 {10'000, 1000, 900}}) {
-    const auto bounds = [&](double delta) {
-      const std::int64_t canaries = m, guesses = r, correct = v;
+    const auto bounds = [canaries = m, guesses = r, correct = v](double delta) {
       return std::pair(
           refuted([&](double e) { return one_run_p_value(canaries, guesses, correct, e, delta); }),
           refuted(
