@@ -31,17 +31,6 @@ configure_with_clang() {
     -Donednn=disabled -Db_pch=false
 }
 
-# fuzz NAME: the parser of that name.
-fuzz() {
-  mkdir -p "$fuzz/found"
-  "$fuzz/tests/fuzz/fuzz_$1" -max_total_time="${SOTTO_FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
-    -artifact_prefix="$fuzz/found/$1-" "$fuzz/corpus/$1" >"$fuzz/fuzz_$1.log" 2>&1 || {
-    tail -n 40 "$fuzz/fuzz_$1.log" >&2
-    failed "fuzz_$1"
-  }
-  echo "fuzz_$1: $(sed -n 's/^stat::number_of_executed_units: *//p' "$fuzz/fuzz_$1.log") inputs"
-}
-
 run_tests() {
   "$root/tests/run.sh" || failed "quick and gate"
   meson test -C "$root/build" --no-rebuild --print-errorlogs --suite nightly || failed nightly
@@ -61,13 +50,26 @@ run_sanitized() {
     --print-errorlogs --timeout-multiplier 4 || failed "sanitized tests"
 }
 
+# Each parser has a fuzzer; as many run at once as there are processors.
 fuzz_all() {
   configure_with_clang
   python3 "$root/tests/fuzz/corpus.py" "$fuzz/corpus"
-  for source in "$root"/tests/fuzz/*_fuzz.cpp; do
-    name=$(basename "$source" _fuzz.cpp)
-    ninja -C "$fuzz" "tests/fuzz/fuzz_$name"
-    fuzz "$name"
+  parsers=$(find "$root/tests/fuzz" -name '*_fuzz.cpp' -exec basename -s _fuzz.cpp {} + | sort)
+  # shellcheck disable=SC2046 # targets
+  ninja -C "$fuzz" $(for parser in $parsers; do echo "tests/fuzz/fuzz_$parser"; done)
+  mkdir -p "$fuzz/found"
+  rm -f "$fuzz"/fuzz_*.failed
+  export fuzz seconds="${SOTTO_FUZZ_SECONDS:-60}"
+  # shellcheck disable=SC2016 # for the shells that it starts
+  echo "$parsers" | xargs -P "$(nproc)" -I PARSER sh -c '
+    "$fuzz/tests/fuzz/fuzz_PARSER" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+      -artifact_prefix="$fuzz/found/PARSER-" "$fuzz/corpus/PARSER" >"$fuzz/fuzz_PARSER.log" 2>&1 ||
+      touch "$fuzz/fuzz_PARSER.failed"'
+  for parser in $parsers; do
+    echo "fuzz_$parser: $(sed -n 's/^stat::number_of_executed_units: *//p' "$fuzz/fuzz_$parser.log") inputs"
+    [ -e "$fuzz/fuzz_$parser.failed" ] || continue
+    tail -n 40 "$fuzz/fuzz_$parser.log" >&2
+    failed "fuzz_$parser"
   done
 }
 
