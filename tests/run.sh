@@ -11,7 +11,7 @@ build=$root/build
 # shellcheck source=tests/scripts/packages.sh
 . "$root/tests/scripts/packages.sh"
 
-if [ $# -eq 0 ] || ! grep -q '"test_' "$build/meson-info/intro-tests.json" 2>/dev/null; then
+if [ $# -eq 0 ] || [ ! -f "$build/tests/unit_tests.txt" ]; then
   optional_packages="$optional_packages
 $optional_test_packages"
   install_missing "$build_packages
