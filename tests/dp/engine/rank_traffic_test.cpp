@@ -50,7 +50,8 @@ std::vector<std::map<std::string, RankTraffic>> traffic_of_step(int size, bool i
 
 std::size_t parameter_elements() {
   std::size_t elements = 0;
-  for (const Parameter* parameter : RankTraining().model.parameters())
+  RankTraining training;
+  for (const Parameter* parameter : training.model.parameters())
     elements += static_cast<std::size_t>(parameter->value.numel());
   return elements;
 }

@@ -91,7 +91,7 @@ struct RandomRows {
 
 bool same(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.view().data, b.view().data, a.bytes()) == 0;
+         (a.bytes() == 0 || std::memcmp(a.view().data, b.view().data, a.bytes()) == 0);
 }
 
 bool same(const Dataset& a, const Dataset& b) {
