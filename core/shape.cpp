@@ -82,5 +82,6 @@ std::string to_string(const Shape& shape) {
 
 fmt::appender fmt::formatter<sotto::Shape>::format(const sotto::Shape& shape,
                                                    fmt::format_context& context) const {
-  return fmt::format_to(context.out(), "{}", sotto::to_string(shape));
+  const std::string text = sotto::to_string(shape);
+  return std::copy(text.begin(), text.end(), context.out());
 }

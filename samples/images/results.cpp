@@ -63,7 +63,7 @@ std::string prediction_lines(std::span<const std::string> files, const Tensor& l
     const auto end = begin + std::ssize(classes);
     const auto best = static_cast<std::size_t>(std::max_element(begin, end) - begin);
     text += samples::csv_field(files[k]) + "," + samples::csv_field(classes[best]);
-    for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
+    for (auto p = begin; p != end; ++p) text += fmt::format(",{:.6f}", *p);
     text += '\n';
   }
   return text;

@@ -57,8 +57,8 @@ std::string made_up_people(std::int64_t count, std::uint64_t seed, std::int64_t 
   std::string csv = "age,school_years,city,work,kilometers,cycles\n";
   for (std::int64_t k = first; k < first + count; ++k) {
     const Person p = person(seed, k);
-    fmt::format_to(std::back_inserter(csv), "{},{},{},{},{:.1f},{}\n", p.age, p.school_years,
-                   cities[p.city], works[p.work], p.kilometers, p.cycles ? "yes" : "no");
+    csv += fmt::format("{},{},{},{},{:.1f},{}\n", p.age, p.school_years, cities[p.city],
+                       works[p.work], p.kilometers, p.cycles ? "yes" : "no");
   }
   return csv;
 }

@@ -82,7 +82,7 @@ std::string prediction_lines(const Tensor& outputs, const TableSchema& schema) {
   std::string text;
   if (classes.empty()) {
     for (const float value : outputs.to_vector<float>())
-      fmt::format_to(std::back_inserter(text), "{:.9g}\n", schema.label().decode(value));
+      text += fmt::format("{:.9g}\n", schema.label().decode(value));
     return text;
   }
   const std::vector<float> all = probabilities(outputs);
@@ -91,7 +91,7 @@ std::string prediction_lines(const Tensor& outputs, const TableSchema& schema) {
     const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
     text +=
         samples::csv_field(classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]);
-    for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
+    for (auto p = begin; p != end; ++p) text += fmt::format(",{:.6f}", *p);
     text += '\n';
   }
   return text;

@@ -90,10 +90,11 @@ std::string predictions(const Tensor& scores, const std::vector<std::string>& cl
   for (std::size_t at = 0; at < all.size(); at += classes.size()) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
     const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
-    fmt::format_to(std::back_inserter(text), "\n{},{}", at / classes.size() + 1,
-                   samples::csv_field(
-                       classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]));
-    for (auto p = begin; p != end; ++p) fmt::format_to(std::back_inserter(text), ",{:.6f}", *p);
+    text +=
+        fmt::format("\n{},{}", at / classes.size() + 1,
+                    samples::csv_field(
+                        classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]));
+    for (auto p = begin; p != end; ++p) text += fmt::format(",{:.6f}", *p);
   }
   return text + "\n";
 }

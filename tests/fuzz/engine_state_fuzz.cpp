@@ -6,8 +6,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/io/safetensors.h"
 #include "dp/engine/engine.h"
 #include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 
 namespace {
 

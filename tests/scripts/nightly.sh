@@ -26,7 +26,7 @@ failed() {
 
 # A build with clang, without what the fuzzers and analyzers do not look at. The library tells the fuzzers where they are.
 configure_with_clang() {
-  CXX=clang++ configure "$fuzz" "$root" -Doptimization=1 -Db_ndebug=false -Db_sanitize=address -Db_lundef=false \
+  CXX=clang++ CXX_LD=bfd configure "$fuzz" "$root" -Doptimization=1 -Db_ndebug=false -Db_sanitize=address -Db_lundef=false \
     -Dcpp_args="-g1 -fsanitize=fuzzer-no-link" -Dfuzzers=true -Dtests=enabled -Dsamples=disabled -Dcuda=disabled \
     -Donednn=disabled -Db_pch=false
 }
