@@ -1,9 +1,6 @@
 #include "core/tensor_text.h"
 
 #include <algorithm>
-#include <ostream>
-
-#include "core/devices.h"
 
 namespace sotto {
 
@@ -99,8 +96,6 @@ std::string to_string(const Tensor& x) {
   return fmt::format("tensor {} {} on {}\n{}", x.shape(), name(x.dtype()), name(x.device()),
                      Text(x).text());
 }
-
-std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }
 
 }  // namespace sotto
 

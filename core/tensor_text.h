@@ -1,9 +1,12 @@
-// Tensors as text: the shape, the type, the device, and at most a screen of values.
+// Tensors as text: the shape, the type, the device, and at most a screen of values. Streams print
+// them, shapes, and what has a name.
 #pragma once
 
-#include <iosfwd>
+#include <concepts>
+#include <ostream>
 #include <string>
 
+#include "core/devices.h"
 #include "core/tensor.h"
 
 namespace sotto {
@@ -18,8 +21,23 @@ namespace sotto {
 // last three elements, the two axes before them the first and last one, and further axes the first.
 std::string to_string(const Tensor& x);
 
-// Prints to_string(x).
-std::ostream& operator<<(std::ostream& out, const Tensor& x);
+// A type of sotto with a name(): Dtype, Device, and kinds of things.
+template <class T>
+concept Named = requires(const T& x) {
+  { name(x) } -> std::convertible_to<std::string>;
+};
+// A shape or a tensor.
+template <class T>
+concept Written = std::same_as<T, Shape> || std::same_as<T, Tensor>;
+
+// Prints the name or to_string(x): "f32", "cuda:0", "(4, 3)".
+template <class T>
+requires Named<T> || Written<T> std::ostream& operator<<(std::ostream& out, const T& x) {
+  if constexpr (Written<T>)
+    return out << to_string(x);
+  else
+    return out << name(x);
+}
 
 }  // namespace sotto
 

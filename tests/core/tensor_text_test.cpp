@@ -70,3 +70,10 @@ TEST_CASE("streams and fmt write the same text") {
   CHECK(out.str() == to_string(x));
   CHECK(fmt::format("{}", x) == to_string(x));
 }
+
+TEST_CASE("streams write shapes, types and devices in words") {
+  std::ostringstream out;
+  out << Shape{4, 3} << ' ' << Shape{} << ' ' << Dtype::bf16 << ' ' << cpu << ' '
+      << counting({2}).dtype();
+  CHECK(out.str() == "(4, 3) () bf16 cpu i64");
+}
