@@ -63,9 +63,14 @@ Var heads_of(const Var& x, std::int64_t heads) {
 // The masks as attention() takes them, extended by `more` first keys that no mask hides.
 std::vector<Var> all_masks(const AttentionMasks& masks, std::int64_t more) {
   std::vector<Var> all;
-  if (masks.attention) all.push_back(pad(*masks.attention, -1, more, 0));
-  if (masks.key_padding)
-    all.push_back(unsqueeze(unsqueeze(pad(*masks.key_padding, 1, more, 0), 1), 1));
+  if (masks.attention) all.push_back(pad(score_mask(*masks.attention), -1, more, 0));
+  if (!masks.key_padding) return all;
+  const Var& padding = *masks.key_padding;
+  check(!is_float(padding.dtype()),
+        "multihead_attention: key_padding is {}; what hides keys is boolean or integer, and a term "
+        "of the scores is the mask `attention`",
+        name(padding.dtype()));
+  all.push_back(unsqueeze(unsqueeze(pad(score_mask(padding), 1, more, 0), 1), 1));
   return all;
 }
 

@@ -24,10 +24,11 @@ struct AttentionWeights {
 
 // Which keys a query does not see.
 struct AttentionMasks {
-  // [n, keys] i64: 1 hides the key from all queries of the sample.
+  // [n, keys], boolean or integer: hides the key from all queries of the sample where it is not 0.
+  // Floating-point masks are refused: 1 would be a term and hide nothing.
   std::optional<Var> key_padding = {};
-  // [queries, keys], shared by all samples, or [n, heads, queries, keys]. i64: 1 hides the key; a
-  // floating-point mask is added to the scores.
+  // [queries, keys], shared by all samples, or [n, heads, queries, keys]. A boolean or integer mask
+  // hides the key where it is not 0; a floating-point one is added to the scores.
   std::optional<Var> attention = {};
   // Query t sees only the keys s <= t.
   bool causal = false;

@@ -338,8 +338,10 @@ Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Va
 }  // namespace
 
 Var attention(const Var& queries, const Var& keys_given, const Var& values,
-              const std::vector<Var>& masks, const AttentionOptions& options) {
+              const std::vector<Var>& given_masks, const AttentionOptions& options) {
   check_attention(queries, keys_given, values, options);
+  std::vector<Var> masks;
+  for (const Var& mask : given_masks) masks.push_back(score_mask(mask));
   Var query = queries, key = keys_given, value = values;
   cast_inputs(attention_op, {&query, &key, &value});
   check(query.dtype() == key.dtype() && query.dtype() == value.dtype(),

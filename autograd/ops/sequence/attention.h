@@ -22,12 +22,17 @@ struct AttentionOptions {
 
 // y = softmax(scale q k^T + masks) v over the keys: q [.., a, d], k [.., b, d], v [.., b, e], y
 // [.., a, e]. Leading axes broadcast; the sample axis is one of them. Masks broadcast to [.., a,
-// b]: an i64 mask hides keys where it is 1, any other is added to the scores. Scores are computed
-// block by block, and recomputed in backward. A mask that wants a gradient, or a fifth mask,
-// selects the composition of matmul and softmax, which stores the weights. Throws
-// std::invalid_argument for shapes that do not fit.
+// b]: a boolean or integer mask hides keys where it is not 0 (PyTorch's
+// scaled_dot_product_attention hides where a boolean is false), a floating-point one is added to
+// the scores. Scores are computed block by block, and recomputed in backward. A mask that wants a
+// gradient, or a fifth mask, selects the composition of matmul and softmax, which stores the
+// weights. Throws std::invalid_argument for shapes that do not fit.
 Var attention(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks = {},
               const AttentionOptions& options = {});
+
+// A mask as the operations above compute with it: i64, not 0 where it hides, or floating-point. A
+// boolean or integer one is converted.
+Var score_mask(const Var& mask);
 
 // The weights, [.., a, b], without dropout, for inspection and tests.
 Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks = {},

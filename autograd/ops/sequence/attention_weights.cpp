@@ -7,6 +7,7 @@
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/sequence/attention.h"
 #include "autograd/ops/shape_ops.h"
+#include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -37,14 +38,22 @@ Tensor any_seen(const Tensor& scores) {
 
 }  // namespace
 
+Var score_mask(const Var& mask) {
+  if (is_float(mask.dtype()) || mask.dtype() == Dtype::i64) return mask;
+  return untracked(mask.tape(), to_dtype(mask.value(), Dtype::i64), mask.samples());
+}
+
 Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
                       const AttentionOptions& options) {
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
   Tape& tape = q.tape();
   Var scores = affine(matmul(q, transpose(k, -1, -2)), scale, 0);
   const Var min = tape.constant(full({}, hidden_score, scores.dtype()));
-  for (const Var& mask : masks)
-    scores = mask.dtype() == Dtype::i64 ? where(mask, min, scores) : add(scores, mask);
+  for (const Var& given : masks) {
+    const Var mask = score_mask(given);
+    scores =
+        is_float(mask.dtype()) ? add(scores, cast(mask, scores.dtype())) : where(mask, min, scores);
+  }
   if (options.causal) {
     const Tensor mask =
         causal_mask(scores.value().size(-2), scores.value().size(-1), options.always_visible);
