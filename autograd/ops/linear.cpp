@@ -238,10 +238,20 @@ Var matmul(const Var& a, const Var& b) {
   return product(a, b);
 }
 
-Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padding) {
+std::optional<std::int64_t> padding_row(const char* op, std::optional<std::int64_t> padding,
+                                        std::int64_t rows) {
+  if (!padding) return padding;
+  const std::int64_t row = *padding < 0 ? *padding + rows : *padding;
+  check(row >= 0 && row < rows, "{}: padding {} of a table of {} rows", op, *padding, rows);
+  return row;
+}
+
+Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padding_given) {
   check(table.rank() == 2 && table.samples().is_shared(),
         "embedding: table {} is not a shared matrix", table.shape());
   check(ids.dtype() == Dtype::i64, "embedding: ids are {}, but must be i64", name(ids.dtype()));
+  const std::optional<std::int64_t> padding =
+      padding_row(embedding_op.name, padding_given, table.shape()[0]);
   check_ids(ids.value(), table.shape()[0]);
   Shape shape = ids.shape();
   shape.push_back(table.shape()[1]);

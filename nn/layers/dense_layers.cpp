@@ -40,11 +40,8 @@ Embedding::Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOp
         "Embedding: max_norm {} would change the rows that a batch looks up, without noise",
         options.max_norm.value_or(0));
   weight = std::make_unique<Parameter>(random_normal({rows, features}));
-  if (!options.padding) return;
-  const std::int64_t row = *options.padding < 0 ? *options.padding + rows : *options.padding;
-  check(row >= 0 && row < rows, "Embedding: padding row {} of {}", *options.padding, rows);
-  options_.padding = row;
-  copy_into(zeros({}), weight->value.select(0, row));
+  options_.padding = padding_row("Embedding", options.padding, rows);
+  if (options_.padding) copy_into(zeros({}), weight->value.select(0, *options_.padding));
 }
 
 Var Embedding::forward(const Var& ids) {

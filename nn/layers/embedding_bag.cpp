@@ -12,6 +12,13 @@ namespace sotto::nn {
 
 namespace {
 
+// The options with a padding row counted from the start of the table.
+BagOptions counted(const BagOptions& options, const Var& table) {
+  check(table.rank() == 2, "embedding_bag: table {} is not a matrix", table.shape());
+  return {.mode = options.mode,
+          .padding = padding_row("embedding_bag", options.padding, table.shape()[0])};
+}
+
 // Bags padded to one size; a padding or excluded id is an empty place.
 struct Bags {
   Var ids;        // [n, size]; row 0 of the table where the place is empty
@@ -58,7 +65,8 @@ Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weight
 }  // namespace
 
 Var embedding_bag(const Var& table, const Var& ids, const std::optional<Var>& weights,
-                  const BagOptions& options) {
+                  const BagOptions& given) {
+  const BagOptions options = counted(given, table);
   check(ids.rank() == 2 && ids.dtype() == Dtype::i64, "embedding_bag: ids {} of shape {}",
         name(ids.dtype()), ids.shape());
   check(!weights || weights->shape() == ids.shape(), "embedding_bag: weights {} for ids {}",
@@ -123,12 +131,13 @@ Var bags_at(Tape& tape, const Var& table, const Tensor& ids, const Tensor& offse
 
 Var embedding_bag(const Var& table, const Tensor& ids, const Tensor& offsets,
                   const std::optional<Var>& weights, const BagOptions& options) {
-  return bags_at(table.tape(), table, ids, offsets, weights, options);
+  return bags_at(table.tape(), table, ids, offsets, weights, counted(options, table));
 }
 
 EmbeddingBag::EmbeddingBag(std::int64_t rows, std::int64_t features, const BagOptions& options)
     : weight(std::make_unique<Parameter>(
-          Embedding(rows, features, {.padding = options.padding}).weight->value)),
+          Embedding(rows, features, {.padding = padding_row("EmbeddingBag", options.padding, rows)})
+              .weight->value)),
       options_(options) {}
 
 Var EmbeddingBag::forward(const Var& ids, const std::optional<Var>& weights) {

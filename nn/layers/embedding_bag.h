@@ -13,12 +13,14 @@ enum class BagMode { sum, mean, max };
 // Options of embedding_bag().
 struct BagOptions {
   BagMode mode = BagMode::mean;  // the reduction
-  // This id is left out, and not counted by the mean.
+  // This row of the table is left out, and not counted by the mean; a negative number counts from
+  // the end. Ids name rows from the start.
   std::optional<std::int64_t> padding = std::nullopt;
 };
 
 // Reduces bags of one size: table [rows, d], ids [n, size] i64, weights [n, size] (sum only);
-// returns [n, d]. An empty bag gives zeros. Throws std::invalid_argument for ids outside the table.
+// returns [n, d]. An empty bag gives zeros. Throws std::invalid_argument for ids and a padding
+// outside the table.
 Var embedding_bag(const Var& table, const Var& ids,
                   const std::optional<Var>& weights = std::nullopt, const BagOptions& options = {});
 // Reduces bags of different sizes: bag b holds ids[offsets[b]] up to ids[offsets[b + 1] - 1], the

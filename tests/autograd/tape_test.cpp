@@ -126,13 +126,20 @@ TEST_CASE("norms of a parameter used several times have their cross terms") {
       random_values(16, {3, 2, 6}), kernel, 2);
 }
 
-TEST_CASE("a row of padding gets no gradient") {
+TEST_CASE("a row of padding, which may count from the end, gets no gradient") {
   Parameter table(random_values(17, {3, 2}));
-  Tape tape;
-  PerSampleGradSink sink;
-  const Var ids = tape.input(Tensor::from(std::vector<std::int64_t>{0, 1, 1, 2}, {2, 2}));
-  tape.backward(sum_per_sample(embedding(tape.use(table), ids, 1)), sink);
-  CHECK(values(sink.rows(table)) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
+  const auto rows = [&](std::int64_t padding) {
+    Tape tape;
+    PerSampleGradSink sink;
+    const Var ids = tape.input(Tensor::from(std::vector<std::int64_t>{0, 1, 1, 2}, {2, 2}));
+    tape.backward(sum_per_sample(embedding(tape.use(table), ids, padding)), sink);
+    return values(sink.rows(table));
+  };
+  for (const std::int64_t padding : {1, -2})
+    CHECK(rows(padding) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
+  for (const std::int64_t padding : {3, -4, 9})
+    CHECK(throws([&] { rows(padding); },
+                 fmt::format("embedding: padding {} of a table of 3 rows", padding)));
 }
 
 TEST_CASE(

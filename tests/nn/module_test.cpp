@@ -257,7 +257,8 @@ TEST_CASE("an embedding looks rows up and starts its padding at zero") {
   CHECK(y.select(1, 0).to_vector<float>() == row);
   CHECK(y.select(1, 1).to_vector<float>() == std::vector<float>(3, 0));
   CHECK(row != std::vector<float>(3, 0));
-  CHECK(throws([] { nn::Embedding(5, 3, {.padding = 5}); }, "padding row 5 of 5"));
+  CHECK(throws([] { nn::Embedding(5, 3, {.padding = 5}); },
+               "Embedding: padding 5 of a table of 5 rows"));
 }
 
 TEST_CASE("activations are their functions, with the customary constants") {
