@@ -1,6 +1,7 @@
 #include "nn/state.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -23,6 +24,21 @@ void check_all_shown(Module& module, const std::vector<Parameter*>& parameters) 
               [&](const std::string&, Module& child) { check_all_shown(child, parameters); }));
 }
 
+// A copy in the type and on the device of `own`. Throws if a finite value becomes infinite.
+Tensor in_type_of(const Tensor& own, const Tensor& read, const std::string& name) {
+  const Tensor y = empty_like(own);
+  copy_into(read, y);
+  if (size_of(own.dtype()) > size_of(read.dtype()) || own.dtype() == read.dtype()) return y;
+  const auto in_f64 = [](const Tensor& x) { return to_dtype(x, Dtype::f64).to_vector<double>(); };
+  const std::vector<double> before = in_f64(read), after = in_f64(y);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    check(std::isfinite(after[i]) || !std::isfinite(before[i]),
+          "{} holds {} in {}, beyond the range of {}", name, before[i], sotto::name(read.dtype()),
+          sotto::name(own.dtype()));
+  }
+  return y;
+}
+
 }  // namespace
 
 std::map<std::string, Tensor> parameter_tensors(Module& module) {
@@ -36,7 +52,7 @@ std::map<std::string, Tensor> parameter_tensors(Module& module) {
 }
 
 void set_parameters(Module& module, const std::map<std::string, Tensor>& tensors,
-                    const std::string& source) {
+                    const std::string& source, OtherTypes other_types) {
   const std::map<std::string, Tensor> present = parameter_tensors(module);
   for (const auto& [name, tensor] : tensors) {
     check(present.contains(name), "{}: {} is no parameter of the module", source, name);
@@ -47,11 +63,11 @@ void set_parameters(Module& module, const std::map<std::string, Tensor>& tensors
     check(at != tensors.end(), "{}: {} is missing", source, name);
     const Tensor& own = parameter->value;
     const Tensor& read = at->second;
-    check(read.shape() == own.shape() && read.dtype() == own.dtype(),
+    const bool converts = other_types == OtherTypes::converted && is_float(read.dtype());
+    check(read.shape() == own.shape() && (converts || read.dtype() == own.dtype()),
           "{}: {} is {} {} where {} {} is needed", source, name, sotto::name(read.dtype()),
           read.shape(), sotto::name(own.dtype()), own.shape());
-    values.push_back(empty_like(own));
-    copy_into(read, values.back());
+    values.push_back(in_type_of(own, read, fmt::format("{}: {}", source, name)));
   }
   const std::vector<Parameter*> parameters = module.parameters();
   for (std::size_t i = 0; i < values.size(); ++i) parameters[i]->value = values[i];

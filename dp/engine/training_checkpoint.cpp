@@ -88,7 +88,7 @@ bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& op
                        const Tensors& values) {
     if (average != nullptr) average->load_state(averages);
     optimizer.load_state(of_optimizer, model.named_parameters());
-    nn::set_parameters(model, values, path);
+    nn::set_parameters(model, values, path, nn::OtherTypes::refused);
   };
   const Tensors averages = with_prefix(all, average_prefix);
   on_each_rank(ranks, "load_checkpoint: average", [&] {
@@ -132,7 +132,7 @@ bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& 
   try {
     if (average != nullptr) average->load_state(averages);
     optimizer.load_state(with_prefix(all, optimizer_prefix), model.named_parameters());
-    nn::set_parameters(model, with_prefix(all, model_prefix), path);
+    nn::set_parameters(model, with_prefix(all, model_prefix), path, nn::OtherTypes::refused);
   } catch (...) {
     if (average != nullptr) average->load_state(old_average);
     optimizer.load_state(old_optimizer, model.named_parameters());

@@ -146,7 +146,7 @@ memory::Accumulation Trainer::make_accumulation() {
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {
-  nn::set_parameters(*model_, checkpoint.model, "the checkpoint");
+  nn::set_parameters(*model_, checkpoint.model, "the checkpoint", nn::OtherTypes::refused);
   optimizer_->load_state(checkpoint.optimizer, model_->named_parameters());
   if (average_) average_->load_state(checkpoint.average);
   if (learner_) learner_->load_state(checkpoint.learner);

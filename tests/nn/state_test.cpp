@@ -79,10 +79,45 @@ TEST_CASE("a file that does not fit is refused by name and changes nothing") {
   wrong["1.weight"] = zeros({2, 3});
   CHECK(refused(wrong, "file: 1.weight is f32 (2, 3) where f32 (3, 2) is needed"));
   wrong = tensors;
-  wrong["1.bias"] = zeros({3}, Dtype::f64);
-  CHECK(refused(wrong, "file: 1.bias is f64 (3) where f32 (3) is needed"));
+  wrong["1.bias"] = zeros({3}, Dtype::i64);
+  CHECK(refused(wrong, "file: 1.bias is i64 (3) where f32 (3) is needed"));
+  wrong["1.bias"] = Tensor::from({0, 1e300, 0}, {3}, Dtype::f64);
+  CHECK(refused(wrong, "file: 1.bias holds 1e+300 in f64, beyond the range of f32"));
   nn::set_parameters(module, tensors, "file");
   CHECK(all_values(module)[0] == 2 * before[0]);
+}
+
+TEST_CASE("weights in another floating-point type are converted, exactly where that is possible") {
+  const TemporaryFile file;
+  const std::vector<double> values{0.5, -3, 1 + 0x1p-7, 0x1p-14};
+  for (const Dtype stored : {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (const Dtype own : {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16}) {
+      INFO(name(stored) << " into " << name(own));
+      Single module(7, own);
+      module.p->value = zeros({4}, own);
+      save_safetensors(file.path,
+                       {.tensors = {{"p", to_dtype(Tensor::from(values, {4}), stored)}}});
+      nn::load_module(file.path, module);
+      CHECK(module.p->value.dtype() == own);
+      CHECK(to_dtype(module.p->value, Dtype::f64).to_vector<double>() == values);
+    }
+  }
+  const auto loaded = [](double value, Dtype stored, Dtype own) {
+    Single module(7, own);
+    nn::set_parameters(module, {{"p", full({2}, value, stored)}}, "file");
+    return module.get();
+  };
+  CHECK(loaded(0.1, Dtype::f64, Dtype::f32) == 0.1F);
+  CHECK(loaded(HUGE_VAL, Dtype::f64, Dtype::f32) == HUGE_VAL);
+  CHECK(std::isnan(loaded(std::nan(""), Dtype::f64, Dtype::f16)));
+  for (const Dtype stored : {Dtype::f64, Dtype::f32, Dtype::bf16})
+    CHECK(throws([&] { loaded(0x1p20, stored, Dtype::f16); }, "beyond the range of f16"));
+  Single exact(7);
+  CHECK(throws(
+      [&] {
+        nn::set_parameters(exact, {{"p", full({2}, 1)}}, "file", nn::OtherTypes::refused);
+      },
+      "file: p is f32 (2) where f64 (2) is needed"));
 }
 
 TEST_CASE("a module whose visit() forgets a child, or a parameter, is not saved without it") {
