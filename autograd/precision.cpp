@@ -124,6 +124,11 @@ bool narrow_type(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf
 // The common type of two: f32 for two different ones.
 Dtype wider(Dtype a, Dtype b) { return a == b ? a : Dtype::f32; }
 
+bool any_float(const std::vector<const Var*>& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const Var* x) { return x && is_float(x->dtype()); });
+}
+
 // The type of the inputs, of the batched ones if there are any; nullopt for f64 or if no input is
 // batched.
 std::optional<Dtype> type_of_inputs(const std::vector<const Var*>& inputs) {
@@ -163,6 +168,7 @@ std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inpu
   if (batch_dims == inputs.end()) return std::nullopt;
   const std::optional<Dtype> precision = (*batch_dims)->tape().precision();
   if (!precision) return std::nullopt;
+  if (precision == Dtype::f64) return any_float(inputs) ? precision : std::nullopt;
   const std::optional<Dtype> type = type_of_inputs(inputs);
   if (!type) return std::nullopt;
   switch (width_of(op.name)) {
@@ -216,7 +222,7 @@ void check_precision(const char* what, Dtype precision) {
 PrecisionRegion::PrecisionRegion(Tape& tape, Dtype precision)
     : tape_(tape), before_(tape.state_.precision) {
   check_precision("tape", precision);
-  tape.state_.precision = precision;
+  if (before_ != Dtype::f64) tape.state_.precision = precision;
 }
 
 PrecisionRegion::~PrecisionRegion() { tape_.state_.precision = before_; }

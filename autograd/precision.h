@@ -1,7 +1,8 @@
 // Mixed precision (Micikevicius et al. 2018): on a tape with a 16-bit precision, products and
 // operations that follow them compute in 16 bits, and operations that would lose accuracy compute
 // in f32. A table in precision.cpp assigns each operation. Parameters keep their type: an operation
-// uses a 16-bit copy, and the gradient is f32. Values in f64 are not converted.
+// uses a 16-bit copy, and the gradient is f32. Values in f64 are not converted. On a tape with the
+// precision f64, every operation computes in f64.
 #pragma once
 
 #include <vector>
@@ -22,9 +23,9 @@ Width width_of(const char* op);
 std::vector<const char*> ops_with_width();
 
 // The type in which an operation computes. nullopt if its inputs are not converted: on a tape
-// without a precision, if an input is f64, and if no input is batched (values computed from
-// parameters only are small and stay in f32). Inputs that are not floating-point, and nullptr, do
-// not affect the type.
+// without a precision, and on one of 16 bits if an input is f64 or if no input is batched (values
+// computed from parameters only are small and stay in f32). Inputs that are not floating-point, and
+// nullptr, do not affect the type.
 std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inputs);
 // Converts the floating-point inputs to dtype_for(); skips nullptr.
 void cast_inputs(const Op& op, const std::vector<Var*>& inputs);
@@ -39,7 +40,7 @@ Var to_f32(const Var& x);
 void check_precision(const char* what, Dtype precision);
 
 // Sets a tape's precision while it lives; the destructor restores the previous one. f32 makes every
-// operation compute in f32. Throws as check_precision() does.
+// operation compute in f32. A tape in f64 stays so. Throws as check_precision() does.
 class PrecisionRegion {
  public:
   // Sets the precision.

@@ -61,7 +61,9 @@ void check_private(const Tape& tape, const Var& loss, const GradSink& sink) {
 }  // namespace
 
 Tape::Tape(const TapeOptions& options) : Tape({.options = options}, Mode::record) {
-  check_precision("tape", options.precision);
+  if (options.precision != Dtype::f64) check_precision("tape", options.precision);
+  check(options.precision != Dtype::f64 || !options.private_data,
+        "tape: the precision f64 is not for private data; convert the model by to(Dtype::f64)");
   if (options.precision != Dtype::f32) state_.precision = options.precision;
 }
 
@@ -91,6 +93,11 @@ Var Tape::append(detail::TapeNode node, const Tensor& value, bool needs_grad) {
   return y;
 }
 
+Tensor Tape::entering(const Tensor& value) const {
+  const bool widens = state_.precision == Dtype::f64 && is_float(value.dtype());
+  return widens ? to_dtype(value, Dtype::f64) : value;
+}
+
 Var Tape::input(const Tensor& value, int axis, bool wants_grad) {
   return input_views(value, 1, axis, wants_grad);
 }
@@ -104,7 +111,8 @@ Var Tape::input_views(const Tensor& value, std::int64_t views, int axis, bool wa
         state_.sample_count);
   state_.sample_count = rows / views;
   label_input(value);
-  return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, value, wants_grad);
+  return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, entering(value),
+                wants_grad);
 }
 
 std::int64_t Tape::views(const Var& x) const {
@@ -117,7 +125,7 @@ Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
   check(!samples.is_mixed() || !state_.options.private_data,
         "constant: mixed samples of shape {} on a private tape", value.shape());
   label_input(value);
-  return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, value,
+  return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, entering(value),
                 wants_grad);
 }
 
@@ -125,6 +133,11 @@ Var Tape::use(Parameter& parameter) {
   label_parameter(parameter.value);
   note_use(parameter);
   if (!parameter.trainable) return constant(parameter.value);
+  const Var leaf = leaf_of(parameter);
+  return state_.precision == Dtype::f64 ? cast(leaf, Dtype::f64) : leaf;
+}
+
+Var Tape::leaf_of(Parameter& parameter) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].parameter != &parameter) continue;
     Var y;

@@ -36,7 +36,8 @@ class Tape {
   // result's per-sample gradient.
   using PullBack = std::function<PerSampleGrad(const PerSampleGrad& gradient)>;
 
-  // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
+  // Throws std::invalid_argument for a precision that is not a floating-point type, and for f64
+  // with private_data.
   explicit Tape(const TapeOptions& options = {});
   ~Tape();
   Tape(const Tape&) = delete;
@@ -126,6 +127,9 @@ class Tape {
   Tape(State state, Mode mode);
 
   Var append(detail::TapeNode node, const Tensor& value, bool needs_grad);
+  // A value as it enters: in f64 on a tape of that precision.
+  Tensor entering(const Tensor& value) const;
+  Var leaf_of(Parameter& parameter);
   bool holds(const Var& x) const { return x.generation_ == generation_; }
   // Runs backward from the given gradients of several values; that of a shared value has a sample
   // axis in front. Values that need no gradient are skipped.

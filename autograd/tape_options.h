@@ -16,7 +16,8 @@ struct TapeOptions {
   // Training mode: dropout is active.
   bool training = true;
   // f16 or bf16: operations compute in this type where possible (precision.h). f32: operations
-  // compute in the type of their inputs.
+  // compute in the type of their inputs. f64: everything is computed in f64, whatever type inputs,
+  // constants and parameters have; not with private_data.
   Dtype precision = Dtype::f32;
   // The key of public randomness, such as dropout: equal seed, step and row number give equal
   // draws, whatever the division into physical batches. `rows` holds the row numbers; if it is

@@ -89,6 +89,11 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model,
   if (ranks.size() > 1) ranks_ = &ranks;
 }
 
+bool Accumulation::unscaled(const TapeOptions& options) const {
+  const bool never = loss_scale_.options().adjust == LossScaling::Adjust::never;
+  return options.precision == Dtype::f64 || (never && loss_scale_.value() == 1);
+}
+
 std::optional<std::int64_t> Accumulation::physical_batch() const {
   if (!parts_) return std::nullopt;
   return parts_->rows();
@@ -97,7 +102,7 @@ std::optional<std::int64_t> Accumulation::physical_batch() const {
 TapeOptions Accumulation::part_of(const TapeOptions& options, std::int64_t first,
                                   std::int64_t end) const {
   TapeOptions part = options;
-  part.precision = precision_;
+  if (options.precision != Dtype::f64) part.precision = precision_;
   if (options.rows.empty()) {
     part.first_row += first;
   } else {
@@ -119,7 +124,8 @@ double Accumulation::add_physical_batch(const Batch& batch, std::int64_t first, 
         "Accumulation: a loss of shape {} for {} rows; return one loss for each row",
         losses.shape(), rows.size());
   phases.enter("backward");
-  tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(batch.rows_of_all_ranks));
+  const double scale = unscaled(batch.options) ? 1 : loss_scale_.value();
+  tape.backward(losses, sink, scale / static_cast<double>(batch.rows_of_all_ranks));
   return sum(to_dtype(losses.value(), Dtype::f64)).item();
 }
 
@@ -149,7 +155,7 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
     loss_sum = 0;
     return true;
   };
-  if (!rows.empty()) parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
+  if (!rows.empty()) over_parts(std::ssize(rows), options, run, lost);
   phases_.stop();
   Result result{sink.sums.gradients(), loss_sum};
   if (rank_sink) {
@@ -158,11 +164,10 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
     for (const double loss : of_all_ranks(*ranks_, "Accumulation: losses", loss_sum))
       result.loss_sum += loss;
   }
-  if (loss_scale_.options().adjust == LossScaling::Adjust::never && loss_scale_.value() == 1)
-    return result;
-  std::optional<Gradients> unscaled = loss_scale_.unscaled(result.gradients);
-  result.overflowed = !unscaled;
-  result.gradients = std::move(unscaled).value_or(Gradients{});
+  if (unscaled(options)) return result;
+  std::optional<Gradients> divided = loss_scale_.unscaled(result.gradients);
+  result.overflowed = !divided;
+  result.gradients = std::move(divided).value_or(Gradients{});
   return result;
 }
 
@@ -196,8 +201,20 @@ void Accumulation::over(std::int64_t rows, const nn::Optimizer& optimizer,
     Tape tape(part_of(options, first, end));
     run(tape, first, end);
   };
-  parts_->over(std::vector<std::int64_t>(static_cast<std::size_t>(rows), 1), part,
-               [] { return false; });
+  over_parts(rows, options, part, [] { return false; });
+}
+
+// In the bytes of a row a tape in f64 has fewer: where the policy splits batches, it splits them
+// into more parts. Those of the policy's precision stay as they are.
+void Accumulation::over_parts(std::int64_t rows, const TapeOptions& options,
+                              const PhysicalBatches::Run& run, const PhysicalBatches::Lost& lost) {
+  const std::vector<std::int64_t> items(static_cast<std::size_t>(rows), 1);
+  const bool splits = policy_.physical_batch || policy_.accumulation || policy_.limit != 0;
+  if (options.precision != Dtype::f64 || !splits) return parts_->over(items, run, lost);
+  const auto wider = static_cast<std::int64_t>(size_of(Dtype::f64) / size_of(precision_));
+  PhysicalBatches(std::max<std::int64_t>(1, parts_->rows() / wider),
+                  policy_.accumulation.value_or(1) * wider)
+      .over(items, run, lost);
 }
 
 std::vector<Strategy> Accumulation::strategies(const MemoryRequirement& requirement) {

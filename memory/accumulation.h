@@ -55,10 +55,11 @@ class Accumulation {
 
   // Returns the rows' losses and the gradient of their mean. Each physical batch has its own tape,
   // with the given options and the policy's precision, that numbers rows as one tape for all would.
-  // In f16 the loss is scaled (LossScaling::Adjust::on_overflow). When memory runs out, computation
-  // continues with smaller physical batches, down to a single row. With a limit, the first call
-  // plans how to keep it, leaving memory for the optimizer's update; it throws
-  // std::invalid_argument, with the bytes, when not even one row fits.
+  // Options with the precision f64 keep it; physical batches that the policy makes are then smaller
+  // by as much as numbers are longer. In f16 the loss is scaled (LossScaling::Adjust::on_overflow).
+  // When memory runs out, computation continues with smaller physical batches, down to a single
+  // row. With a limit, the first call plans how to keep it, leaving memory for the optimizer's
+  // update; it throws std::invalid_argument, with the bytes, when not even one row fits.
   Result mean_gradient(const Loss& loss, std::span<const std::int64_t> rows,
                        const nn::Optimizer& optimizer, const TapeOptions& options = {});
 
@@ -92,6 +93,10 @@ class Accumulation {
   struct Batch;
   Accumulation(const Policy& policy, nn::Module* model);
   std::vector<Strategy> strategies(const MemoryRequirement& requirement);
+  void over_parts(std::int64_t rows, const TapeOptions& options, const PhysicalBatches::Run& run,
+                  const PhysicalBatches::Lost& lost);
+  // True if the loss has no scale.
+  bool unscaled(const TapeOptions& options) const;
   // The options of the tape for rows first .. end - 1.
   TapeOptions part_of(const TapeOptions& options, std::int64_t first, std::int64_t end) const;
   double add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,

@@ -237,6 +237,7 @@ void Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
 std::string obstacle(const Tape& tape, std::int64_t n, std::int64_t rows) {
   if (Capture::here()) return "it is called inside another capture";
   if (!tape.is_root()) return "it is called inside an activation checkpoint";
+  if (tape.precision() == Dtype::f64) return "its tape is in f64";
   if (tape.precision().value_or(Dtype::f32) != tape.options().precision)
     return "it is called in a region of another precision";
   if (n == 0 || n > rows) return fmt::format("{} rows where {} were captured", n, rows);

@@ -41,7 +41,7 @@ Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses);
 Instance with_loss(const Instance& instance, PublicRandom& random);
 
 // Runs an instance made by with_loss() in `dtype`; `first_row` is the row of its first sample in
-// the logical batch, `precision` that of the tape.
+// the logical batch, `precision` that of the tape, which is not private in f64.
 OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row = 0,
                Dtype precision = Dtype::f32);
 

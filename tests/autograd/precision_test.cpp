@@ -114,6 +114,48 @@ TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gr
   }
 }
 
+TEST_CASE("on a tape in f64 every operation has the bits of inputs in f64, whatever their type") {
+  for (const OpCase& one : op_cases()) {
+    PublicRandom random(79);
+    Instance instance = with_loss(one.make(random), random);
+    INFO(one.op << ", " << one.what);
+    for (OpInput& x : instance.inputs) {
+      if (is_float(x.value.dtype())) x.value = to_dtype(to_dtype(x.value, Dtype::f32), Dtype::f64);
+    }
+    for (Parameter* p : instance.parameters)
+      p->value = to_dtype(to_dtype(p->value, Dtype::f32), Dtype::f64);
+    const OpRun wide = run_case(instance, Dtype::f64),
+                run = run_case(instance, Dtype::f32, 0, Dtype::f64);
+    CHECK(doubles(run.output) == doubles(wide.output));
+    CHECK(run.losses.dtype() == Dtype::f64);
+    for (std::size_t k = 0; k < run.grads.size(); ++k) {
+      if (run.grads[k].defined()) CHECK(doubles(run.grads[k]) == doubles(wide.grads[k]));
+    }
+    for (std::size_t k = 0; k < run.uses.size(); ++k) {
+      if (run.uses[k].empty()) continue;
+      const Tensor rows = rows_of_uses(run.uses[k]);
+      CHECK(rows.dtype() == Dtype::f32);
+      CHECK(error(rows, rows_of_uses(wide.uses[k])) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("a tape in f64 stays so in regions and segments, and takes no private data") {
+  PublicRandom random(3);
+  Parameter w(random_tensor(random, {4, 5}));
+  Tape tape({.precision = Dtype::f64});
+  const Var x = tape.input(random_tensor(random, {3, 5}));
+  const PrecisionRegion region(tape, Dtype::bf16);
+  const Var y = linear(x, tape.use(w)) + tape.constant(random_tensor(random, {4}));
+  CHECK(y.dtype() == Dtype::f64);
+  CHECK(linear(x, tape.use(w), tape.constant(random_tensor(random, {4}))).dtype() == Dtype::f64);
+  SumSink sink;
+  tape.backward(sum_per_sample(y), sink);
+  CHECK(sink.gradients()[0].second.dtype() == Dtype::f32);
+  CHECK(throws([] { Tape({.private_data = true, .precision = Dtype::f64}); },
+               "tape: the precision f64 is not for private data"));
+}
+
 TEST_CASE("products are 16-bit, sums are f32, and other operations follow their batched inputs") {
   for (const Dtype narrow : narrow_types) {
     PublicRandom random(1);

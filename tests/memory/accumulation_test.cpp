@@ -222,7 +222,8 @@ struct OrdinaryOutcome {
   std::optional<std::int64_t> physical_batch;
 };
 
-OrdinaryOutcome mean_gradient(const memory::Policy& policy, std::size_t limit = 0) {
+OrdinaryOutcome mean_gradient(const memory::Policy& policy, std::size_t limit = 0,
+                              Dtype precision = Dtype::f32) {
   Training t;
   nn::Sgd optimizer(t.model, {.learning_rate = 1, .momentum = 0.9});
   memory::Accumulation accumulation(policy);
@@ -233,7 +234,7 @@ OrdinaryOutcome mean_gradient(const memory::Policy& policy, std::size_t limit = 
     const memory::LimitScope scope(limit == 0 ? 0 : allocator(cpu).statistics().current + limit);
     result = accumulation.mean_gradient(
         [&](Tape& tape, std::span<const std::int64_t> part) { return t.losses(tape, part); }, rows,
-        optimizer, {.seed = 3, .step = 4});
+        optimizer, {.precision = precision, .seed = 3, .step = 4});
   }
   OrdinaryOutcome outcome{.loss_sum = result.loss_sum,
                           .calls = t.calls,
@@ -276,6 +277,21 @@ TEST_CASE("ordinary training in physical batches has the gradient of the mean ov
   CHECK(sizes == std::set<std::int64_t>{1, 2, 4, 8});
   CHECK(mean_gradient({}).physical_batch == memory::usual_physical_batch);
   CHECK_THROWS_AS(mean_gradient({.accumulation = 0}), std::invalid_argument);
+}
+
+TEST_CASE("passes in f64 have smaller physical batches where the policy makes some, and no scale") {
+  const OrdinaryOutcome whole = mean_gradient({}, 0, Dtype::f64);
+  CHECK(whole.calls == 1);
+  const auto calls = [&](const memory::Policy& policy) {
+    const OrdinaryOutcome parts = mean_gradient(policy, 0, Dtype::f64);
+    CHECK(farthest(parts.gradients, whole.gradients) < 1e-12);
+    if (policy.physical_batch) CHECK(parts.physical_batch == policy.physical_batch);
+    return parts.calls;
+  };
+  CHECK(calls({.physical_batch = 8}) == 6);
+  CHECK(calls({.physical_batch = 8, .precision = Dtype::f16}) == 12);
+  CHECK(calls({.physical_batch = 1}) == population);
+  CHECK(calls({.accumulation = 3}) == 6);
 }
 
 // Peaks that grow by a constant for each row up to a knee, and by less from there on.

@@ -125,6 +125,11 @@ TEST_CASE("regions of another precision and parameters outside the model are not
       s.captured(tape, tensors(batch));
       CHECK(s.captured.reason() == "it is called in a region of another precision");
     }
+    {
+      Tape tape({.precision = Dtype::f64});
+      CHECK(s.captured(tape, tensors(batch)).dtype() == Dtype::f64);
+      CHECK(s.captured.reason() == "its tape is in f64");
+    }
     Parameter scale(full({}, 2, Dtype::f32, device));
     memory::CapturedLoss scaled(s.model, rows, [&](Tape& tape, const std::vector<Tensor>& part) {
       return loss_of(s.model, tape, part) * tape.use(scale);
