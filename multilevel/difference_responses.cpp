@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -12,15 +13,31 @@ namespace sotto::multilevel {
 
 namespace {
 
-// Keeps the quotient finite for a direction of norm 0.
-constexpr double norm_offset = 1e-15;
+// The error of products with H by differences of the usual step, over the product.
+constexpr double error_of_products = 1e-10;
 
 void validate(const char* response, const Differences& differences) {
   check(differences.step > 0 && std::isfinite(differences.step), "{}: step is {}", response,
         differences.step);
 }
 
-// The derivative of the lower gradient by `by` along a direction of the lower parameters.
+// A response in f64, whatever type the parameters have: a difference of gradients in f32 would keep
+// three digits, or none where they cancel. Its result has the parameters' types.
+Response::Apply computed_in_f64(const Differences& differences, Response::Apply apply) {
+  return [=, hold = differences.hold_detached](Level& lower, const Gradients& v,
+                                               const std::vector<Parameter*>& u) {
+    Gradients y;
+    {
+      const Level::InF64 scope(lower);
+      const Level::DetachedHeld held(lower, hold);
+      y = apply(lower, v, u);
+    }
+    for (auto& [parameter, value] : y) value = to_dtype(value, parameter->value.dtype());
+    return y;
+  };
+}
+
+// The derivative of the lower gradient by `by` along a direction of the lower parameters, in f64.
 Gradients derivative(Level& lower, const Gradients& direction, const std::vector<Parameter*>& by,
                      const Differences& differences) {
   struct Point {
@@ -29,10 +46,12 @@ Gradients derivative(Level& lower, const Gradients& direction, const std::vector
   static constexpr Point points[] = {{1, 2.0 / 3}, {-1, -2.0 / 3}, {2, -1.0 / 12}, {-2, 1.0 / 12}};
   static constexpr Point central[] = {{1, 0.5}, {-1, -0.5}};
   const bool fourth = differences.order == Differences::Order::fourth;
-  const double step = differences.step / (norm(direction) + norm_offset);
+  const double length = norm(direction);
+  if (length == 0) return ordered({}, by);
+  const double step = differences.step / length;
   Gradients y;
   for (const Point& point : fourth ? std::span<const Point>(points) : std::span(central)) {
-    const Shifted moved(direction, point.at * step);
+    const Replaced scope(moved(direction, point.at * step));
     const Gradients g = lower.gradient(by);
     if (y.empty())
       y = scaled(g, point.weight / step);
@@ -40,12 +59,6 @@ Gradients derivative(Level& lower, const Gradients& direction, const std::vector
       add_scaled(point.weight / step, g, y);
   }
   return y;
-}
-
-Gradients step_response(Level& lower, const Gradients& v, const std::vector<Parameter*>& u,
-                        const Differences& differences) {
-  const Level::DetachedHeld scope(lower, differences.hold_detached);
-  return scaled(derivative(lower, v, u, differences), -1);
 }
 
 // lr ((1 - b1) b2 s0 - b1 (1 - b2) g m0) / (sqrt(s) + eps)^3 v, with the moments m and s after the
@@ -104,13 +117,16 @@ Gradients neumann_sum(Level& lower, const Gradients& v, const NeumannSeries& ser
   return scaled(y, series.rate);
 }
 
-// Hestenes and Stiefel 1952.
-Gradients solved(Level& lower, const Gradients& v, const ConjugateGradients& solver) {
+// Hestenes and Stiefel 1952. It ends where the residual is no longer than what rounding of v and of
+// products leaves of it: another direction would be one of noise.
+Gradients solved(Level& lower, const Gradients& v, double rounding,
+                 const ConjugateGradients& solver) {
   std::optional<EmpiricalFisher> fisher;
   if (solver.matrix == ConjugateGradients::Matrix::empirical_fisher) fisher.emplace(lower);
   Gradients y = scaled(v, 0), residual = scaled(v, 1), direction = scaled(v, 1);
   double square = inner_product(residual, residual);
-  for (int k = 0; k < solver.iterations && square > 0; ++k) {
+  const double end = square * rounding * rounding;
+  for (int k = 0; k < solver.iterations && square > end; ++k) {
     Gradients product = fisher
                             ? fisher->times(direction)
                             : derivative(lower, direction, lower.parameters(), solver.differences);
@@ -129,14 +145,31 @@ Gradients solved(Level& lower, const Gradients& v, const ConjugateGradients& sol
   return y;
 }
 
+// Half a unit in the last place of 1.
+double rounding_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f64: return 0x1p-53;
+    case Dtype::f32: return 0x1p-24;
+    case Dtype::f16: return 0x1p-11;
+    default: return 0x1p-8;
+  }
+}
+
+// The rounding of v's elements and of products with H.
+double rounding_of(const Gradients& v) {
+  double most = error_of_products;
+  for (const auto& [parameter, value] : v) most = std::max(most, rounding_of(value.dtype()));
+  return most;
+}
+
 }  // namespace
 
 Response finite_differences(const Differences& differences) {
   validate("finite_differences", differences);
-  return {
-      .apply = [differences](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
-        return step_response(lower, v, u, differences);
-      }};
+  return {.apply = computed_in_f64(
+              differences, [=](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+                return scaled(derivative(lower, in_f64(v), u, differences), -1);
+              })};
 }
 
 Response adam_derivative(const nn::AdamRule<false>& rule, const Differences& differences) {
@@ -146,24 +179,25 @@ Response adam_derivative(const nn::AdamRule<false>& rule, const Differences& dif
         "adam_derivative: beta1 {}, beta2 {}, weight decay {}, amsgrad {}; both betas must be "
         "above 0 and the others off",
         rule.beta1, rule.beta2, rule.weight_decay, rule.amsgrad);
-  return {
-      .apply =
-          [rule, differences](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
-            return step_response(lower, through_adam(lower, v, rule), u, differences);
-          },
-      .keeps_gradient = true,
-      .fault = [rule](const Problem& lower) { return adam_fault(rule, lower); }};
+  return {.apply = computed_in_f64(
+              differences,
+              [=](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+                const Gradients direction = in_f64(through_adam(lower, v, rule));
+                return scaled(derivative(lower, direction, u, differences), -1);
+              }),
+          .keeps_gradient = true,
+          .fault = [rule](const Problem& lower) { return adam_fault(rule, lower); }};
 }
 
 Response neumann(const NeumannSeries& series) {
   validate("neumann", series.differences);
   check(series.iterations >= 0 && series.rate > 0, "neumann: {} iterations with rate {}",
         series.iterations, series.rate);
-  return {.apply = [series](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
-    const Level::DetachedHeld scope(lower, series.differences.hold_detached);
-    const Gradients y = neumann_sum(lower, v, series);
-    return scaled(derivative(lower, y, u, series.differences), -1);
-  }};
+  return {.apply = computed_in_f64(series.differences, [=](Level& lower, const Gradients& v,
+                                                           const std::vector<Parameter*>& u) {
+            const Gradients y = neumann_sum(lower, in_f64(v), series);
+            return scaled(derivative(lower, y, u, series.differences), -1);
+          })};
 }
 
 Response conjugate_gradients(const ConjugateGradients& solver) {
@@ -172,11 +206,11 @@ Response conjugate_gradients(const ConjugateGradients& solver) {
         "conjugate_gradients: {} iterations with damping {}", solver.iterations, solver.damping);
   check(solver.damping > 0 || solver.matrix == ConjugateGradients::Matrix::hessian,
         "conjugate_gradients: an empirical Fisher matrix needs damping above 0");
-  return {.apply = [solver](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
-    const Level::DetachedHeld scope(lower, solver.differences.hold_detached);
-    const Gradients y = solved(lower, v, solver);
-    return scaled(derivative(lower, y, u, solver.differences), -1);
-  }};
+  return {.apply = computed_in_f64(solver.differences, [=](Level& lower, const Gradients& v,
+                                                           const std::vector<Parameter*>& u) {
+            const Gradients y = solved(lower, in_f64(v), rounding_of(v), solver);
+            return scaled(derivative(lower, y, u, solver.differences), -1);
+          })};
 }
 
 }  // namespace sotto::multilevel

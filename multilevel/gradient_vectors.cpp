@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -44,17 +45,24 @@ Gradients ordered(const Gradients& gradients, const std::vector<Parameter*>& par
   return y;
 }
 
-// All new values are made before the first parameter changes, since there may be no memory for
-// them.
-Shifted::Shifted(const Gradients& direction, double factor) {
-  for (const auto& [parameter, step] : direction)
-    other_.emplace_back(parameter, add(parameter->value, scale(step, factor)));
-  exchange();
+Gradients in_f64(const Gradients& a) {
+  Gradients y;
+  for (const auto& [parameter, value] : a) y.emplace_back(parameter, to_dtype(value, Dtype::f64));
+  return y;
 }
 
-Shifted::~Shifted() { exchange(); }
+Gradients moved(const Gradients& a, double factor) {
+  Gradients y;
+  for (const auto& [parameter, value] : a)
+    y.emplace_back(parameter, add(parameter->value, scale(value, factor)));
+  return y;
+}
 
-void Shifted::exchange() {
+Replaced::Replaced(Gradients values) : other_(std::move(values)) { exchange(); }
+
+Replaced::~Replaced() { exchange(); }
+
+void Replaced::exchange() {
   for (auto& [parameter, value] : other_) std::swap(parameter->value, value);
 }
 

@@ -18,15 +18,20 @@ void add_scaled(double factor, const Gradients& x, Gradients& y);
 // The entries of these parameters in their order; zeros for one that has none.
 Gradients ordered(const Gradients& gradients, const std::vector<Parameter*>& parameters);
 
-// Moves parameters by factor * direction while it lives. The destructor puts their former tensors
-// back, so that they have the same bits as before.
-class Shifted {
+// Converted to f64; itself where it is f64.
+Gradients in_f64(const Gradients& a);
+// The values of a's parameters, moved by factor a.
+Gradients moved(const Gradients& a, double factor);
+
+// Parameters have these values while it lives. The destructor puts their former tensors back, so
+// that they have the same bits as before.
+class Replaced {
  public:
-  // The parameters are those of `direction`.
-  Shifted(const Gradients& direction, double factor);
-  Shifted(const Shifted&) = delete;
-  Shifted& operator=(const Shifted&) = delete;
-  ~Shifted();
+  // A parameter's value may have another type than its own.
+  explicit Replaced(Gradients values);
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+  ~Replaced();
 
  private:
   void exchange();

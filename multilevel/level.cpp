@@ -32,6 +32,12 @@ std::vector<Parameter*> learned(const Problem& problem) {
   return parameters;
 }
 
+Gradients values_of(const std::vector<Parameter*>& parameters) {
+  Gradients values;
+  for (Parameter* parameter : parameters) values.emplace_back(parameter, parameter->value);
+  return values;
+}
+
 // The sum over ranks, in their order.
 double sum_of_ranks(Ranks* ranks, double own) {
   if (!ranks) return own;
@@ -85,7 +91,8 @@ Var Level::loss(Pass& pass) const {
 }
 
 TapeOptions Level::tape_options() const {
-  return {.seed = problem_.seed, .step = static_cast<std::uint64_t>(steps_)};
+  return {
+      .precision = precision_, .seed = problem_.seed, .step = static_cast<std::uint64_t>(steps_)};
 }
 
 // Ranks have about as many rows each, those of rank 0 first.
@@ -185,6 +192,13 @@ Level::DetachedHeld::DetachedHeld(Level& level, bool hold) : level_(level) {
 }
 
 Level::DetachedHeld::~DetachedHeld() { level_.detached_.set(DetachedValues::Mode::present); }
+
+Level::InF64::InF64(Level& level)
+    : level_(level), before_(level.precision_), values_(in_f64(values_of(level.everything_))) {
+  level.precision_ = Dtype::f64;
+}
+
+Level::InF64::~InF64() { level_.precision_ = before_; }
 
 void Level::next_batch() {
   rows_ = problem_.batches(steps_);

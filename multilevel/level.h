@@ -93,6 +93,22 @@ class Level {
     Level& level_;
   };
 
+  // While it lives, everything is computed in f64: parameters have copies of their values in that
+  // type, and so do the tapes of passes.
+  class InF64 {
+   public:
+    // The parameters are those of all problems.
+    explicit InF64(Level& level);
+    InF64(const InF64&) = delete;
+    InF64& operator=(const InF64&) = delete;
+    ~InF64();
+
+   private:
+    Level& level_;
+    Dtype before_;
+    Replaced values_;
+  };
+
   // For Levels. Begins a step on the next batch.
   void next_batch();
   // gradient() of a step whose rows are kept, and its loss.
@@ -134,6 +150,7 @@ class Level {
   std::vector<Parameter*> everything_;
   Ranks* ranks_;  // null: one process
   memory::Accumulation accumulation_;
+  Dtype precision_ = Dtype::f32;  // f64: of all passes; else the policy's
   DetachedValues detached_;
   std::vector<std::int64_t> rows_;
   std::int64_t steps_ = 0, updates_ = 0;

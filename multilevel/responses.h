@@ -10,9 +10,12 @@
 
 namespace sotto::multilevel {
 
-// Derivatives along a direction d by differences: f(w + e d) for a few e, with e |d| = step.
+// Derivatives along a direction d by differences: f(w + e d) for a few e, with e |d| = step. All
+// responses with differences compute these passes in f64, whatever type the parameters have.
 struct Differences {
-  double step = 0.01;  // e |d|
+  // e |d|. In f64 about the step with the least error, some 1e-10 of the derivative; too short to
+  // cross many kinks of a ReLU. DARTS and Betty take 0.01, SAMA 1, in f32.
+  double step = 1e-5;
   // central: error step^2; fourth: twice the passes, error step^4
   enum class Order { central, fourth };
   Order order = Order::central;  // of the difference
@@ -20,10 +23,6 @@ struct Differences {
   // parameters (DARTS, Betty).
   bool hold_detached = true;
 };
-
-// For products with H, where differences are taken of differences: in f32 the step with the least
-// error.
-inline constexpr Differences fourth_order{.step = 0.03, .order = Differences::Order::fourth};
 
 // R v = -(dL/du(w + e v) - dL/du(w - e v)) / 2e: one step of gradient descent, H = 1 (Liu et al.
 // 2019, DARTS).
@@ -42,25 +41,25 @@ Response row_slopes(const RowSlopes& options = {});
 // finite_differences() with D v in place of v, where D is the elementwise derivative of the lower
 // problem's last Adam step by its gradient (Choe et al. 2023, SAMA). `rule` holds the optimizer's
 // options. D is zero at the first step, so let the problem above wait for it.
-Response adam_derivative(const nn::AdamRule<false>& rule,
-                         const Differences& differences = {.step = 1});
+Response adam_derivative(const nn::AdamRule<false>& rule, const Differences& differences = {});
 // H^-1 = rate sum_{k=0..iterations} (1 - rate H)^k (Lorraine et al. 2020).
 struct NeumannSeries {
-  int iterations = 1;                      // products with H
-  double rate = 1;                         // below 2 / the largest eigenvalue of H
-  Differences differences = fourth_order;  // of products with H
+  int iterations = 1;            // products with H
+  double rate = 1;               // below 2 / the largest eigenvalue of H
+  Differences differences = {};  // of products with H, and of the mixed derivative
 };
 // The response with H^-1 by that series.
 Response neumann(const NeumannSeries& series = {});
-// Steps of conjugate gradients for (M + damping) y = v from y = 0.
+// Steps of conjugate gradients for (M + damping) y = v from y = 0. They end early where the
+// residual is one of rounding. Throws std::invalid_argument in a direction without curvature.
 struct ConjugateGradients {
   // M: the Hessian H, or the empirical Fisher matrix (1 / n) sum_i g_i g_i' of the rows' gradients
   // (Martens 2020), which is never negative, takes no differences and needs damping above 0.
   enum class Matrix { hessian, empirical_fisher };
-  int iterations = 1;                      // steps
-  double damping = 0;                      // added to M's diagonal
-  Differences differences = fourth_order;  // of products with H, and of the mixed derivative
-  Matrix matrix = Matrix::hessian;         // M
+  int iterations = 1;               // steps
+  double damping = 0;               // added to M's diagonal
+  Differences differences = {};     // of products with H, and of the mixed derivative
+  Matrix matrix = Matrix::hessian;  // M
 };
 // The response with H^-1 by those steps.
 Response conjugate_gradients(const ConjugateGradients& solver = {});

@@ -207,16 +207,10 @@ std::vector<TimedCase> timed_cases() {
       {"finite_differences, roll_back", {.response = finite_differences(), .roll_back = true}},
       {"adam_derivative", {.response = adam_derivative({}), .adam = true}}};
   for (const int iterations : {1, 3}) {
-    for (const auto order : {Differences::Order::central, Differences::Order::fourth}) {
-      const Differences by{.step = 0.03, .order = order};
-      const auto add = [&](const char* name, const Response& response) {
-        cases.push_back({fmt::format("{} {}, order {}", name, iterations,
-                                     order == Differences::Order::fourth ? 4 : 2),
-                         {.response = response}});
-      };
-      add("neumann", neumann({.iterations = iterations, .rate = 0.1, .differences = by}));
-      add("cg", conjugate_gradients({.iterations = iterations, .damping = 1, .differences = by}));
-    }
+    cases.push_back({fmt::format("neumann {}", iterations),
+                     {.response = neumann({.iterations = iterations, .rate = 0.1})}});
+    cases.push_back({fmt::format("cg {}", iterations),
+                     {.response = conjugate_gradients({.iterations = iterations, .damping = 1})}});
   }
   cases.push_back({"cg 3, empirical Fisher",
                    {.response = conjugate_gradients(

@@ -105,7 +105,8 @@ TEST_CASE("physical batches change no hypergradient") {
     const Vector whole = Reweighting().gradient(response, 0.1, in_loss);
     for (const std::int64_t rows : {1, 2, 3}) {
       const Vector parts = Reweighting().gradient(response, 0.1, in_loss, {.physical_batch = rows});
-      CHECK((parts - whole).norm() <= 1e-12 * whole.norm());
+      // A difference divides rounding by its step.
+      CHECK((parts - whole).norm() <= (in_loss ? 1e-9 : 1e-12) * whole.norm());
     }
   }
 }
