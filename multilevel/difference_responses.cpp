@@ -126,13 +126,16 @@ Gradients solved(Level& lower, const Gradients& v, double rounding,
   Gradients y = scaled(v, 0), residual = scaled(v, 1), direction = scaled(v, 1);
   double square = inner_product(residual, residual);
   const double end = square * rounding * rounding;
+  double largest = 0;  // of the products, over their directions
   for (int k = 0; k < solver.iterations && square > end; ++k) {
     Gradients product = fisher
                             ? fisher->times(direction)
                             : derivative(lower, direction, lower.parameters(), solver.differences);
     add_scaled(solver.damping, direction, product);
-    const double curvature = inner_product(direction, product);
-    check(curvature != 0, "conjugate_gradients: no curvature in direction {}; set damping", k);
+    const double curvature = inner_product(direction, product), length = norm(direction);
+    largest = std::max(largest, norm(product) / length);
+    check(!(std::abs(curvature) <= error_of_products * largest * length * length),
+          "conjugate_gradients: no curvature in direction {}; set damping", k);
     const double step = square / curvature;
     add_scaled(step, direction, y);
     add_scaled(-step, product, residual);

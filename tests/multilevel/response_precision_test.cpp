@@ -196,6 +196,21 @@ TEST_CASE("conjugate gradients with more steps than they need give the solution"
   }
 }
 
+TEST_CASE("conjugate gradients of a singular Hessian end where only rounding is left") {
+  for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
+    for (const int iterations : {1, 2, 200}) {
+      // Eigenvalues 3, 3 and 0, that of (1, -1, -1), which w has nothing of but rounding.
+      Quadratic q({2, 1, 1, 1, 2, -1, 1, -1, 2}, dtype);
+      q.w.value = Tensor::from({0.3, 0.7, -0.4}, {3}, dtype);
+      const std::vector<double> got = q.gradient(conjugate_gradients({.iterations = iterations}));
+      CHECK(relative_error(got, {0.2, 1.4 / 3, -0.8 / 3}) < (dtype == Dtype::f64 ? 1e-8 : 1e-6));
+    }
+    Quadratic outside({2, 1, 1, 1, 2, -1, 1, -1, 2}, dtype);
+    CHECK(throws([&] { outside.gradient(conjugate_gradients({.iterations = 9})); },
+                 "no curvature in direction"));
+  }
+}
+
 TEST_CASE("a response to nothing is nothing, and a direction without curvature is refused") {
   for (const Response& response : responses) {
     Quadratic q({4, 1, 0.5, 1, 3, 0.25, 0.5, 0.25, 2}, Dtype::f32, 0);
