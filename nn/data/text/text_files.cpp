@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/io/utf8.h"
 #include "nn/data/class_files.h"
 #include "nn/data/expect.h"
+#include "nn/data/file_kind.h"
 #include "nn/data/input_file.h"
-#include "core/io/utf8.h"
 
 namespace sotto {
 
@@ -15,13 +16,32 @@ namespace {
 constexpr std::size_t max_text_bytes = std::size_t{1} << 32;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
+std::span<const std::uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
 void expect_utf8(std::string_view text, const std::string& name) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = utf8_character(text, at).bytes;
-    expect(bytes > 0, "text: {}: byte 0x{:02x} at offset {} is not UTF-8", name,
-           static_cast<std::uint8_t>(text[at]), at);
+    expect(bytes > 0, "text: {}: byte 0x{:02x} at offset {} is not UTF-8{}", name,
+           static_cast<std::uint8_t>(text[at]), at, looks_like(bytes_of(text)));
     at += bytes;
   }
+  // Without its mark it is UTF-8 with zero bytes.
+  expect(text.find('\0') == text.npos || file_kind(bytes_of(text)).empty(), "text: {}: not UTF-8{}",
+         name, looks_like(bytes_of(text)));
+}
+
+// The text with LF in place of CRLF and CR, the other ends of lines.
+std::string with_line_feeds(std::string_view text) {
+  std::string y;
+  y.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool crlf = text.substr(at).starts_with("\r\n");
+    y += text[at] == '\r' ? '\n' : text[at];
+    if (crlf) ++at;
+  }
+  return y;
 }
 
 // The parts of the text between separators.
@@ -35,8 +55,19 @@ std::vector<std::string_view> separated(std::string_view text, std::string_view 
   }
 }
 
+// The parts of the text between separators. The first line of a file has no line end before it, and
+// the last one may have none behind it.
+std::vector<std::string_view> separated_units(std::string_view text, std::string_view separator) {
+  const std::string_view at_begin = separator.substr(separator.starts_with('\n') ? 1 : 0);
+  const std::string_view at_end =
+      separator.substr(0, separator.size() - (separator.ends_with('\n') ? 1 : 0));
+  if (!at_begin.empty() && text.starts_with(at_begin)) text.remove_prefix(at_begin.size());
+  if (!at_end.empty() && text.ends_with(at_end)) text.remove_suffix(at_end.size());
+  return separated(text, separator);
+}
+
 bool blank(std::string_view line) {
-  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+  return line.find_first_not_of(" \t") == std::string_view::npos;
 }
 
 // Runs of lines that are not blank, with the ends of lines within.
@@ -60,7 +91,8 @@ std::vector<std::string_view> paragraphs(std::string_view text) {
 std::vector<std::string_view> units_of(std::string_view text, const TextOptions& options) {
   if (options.unit == TextUnit::line) return separated(text, "\n");
   if (options.unit == TextUnit::paragraph) return paragraphs(text);
-  if (options.unit == TextUnit::separated) return separated(text, options.separator);
+  if (options.unit == TextUnit::separated)
+    return separated_units(text, with_line_feeds(options.separator));
   return {text};
 }
 
@@ -76,6 +108,8 @@ class Rows {
   void add(std::string_view text, const std::string& name, std::int64_t label) {
     expect_utf8(text, name);
     if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+    std::string copy;
+    if (text.find('\r') != text.npos) text = copy = with_line_feeds(text);
     for (const std::string_view unit : units_of(text, options_)) {
       const std::vector<std::int64_t> numbers = encoded(unit, text, name);
       if (!numbers.empty()) add_unit(numbers, label);
@@ -96,11 +130,8 @@ class Rows {
     std::vector<std::int64_t> y;
     for (std::size_t at = 0; at < unit.size();) {
       const auto [number, bytes] = options_.vocabulary.symbol(unit, at);
-      const bool line_ends = at + 1 == unit.size() || unit[at + 1] == '\n';
-      if (unit[at] != '\r' || !line_ends) {
-        if (number < 0) refuse(unit.substr(at, bytes), text, name);
-        y.push_back(number);
-      }
+      if (number < 0) refuse(unit.substr(at, bytes), text, name);
+      y.push_back(number);
       at += bytes;
     }
     return y;

@@ -17,7 +17,7 @@ enum class TextUnit {
   line,
   paragraph,  // lines up to one that is blank: such as a speech of a play
   file,
-  separated,  // by TextOptions::separator
+  separated,  // by TextOptions::separator, whose line ends may lack at the ends of a file
 };
 
 // A unit with more symbols than the context.

@@ -36,7 +36,8 @@ using Texts = std::vector<std::string>;
 
 // Any of these bytes, more or less likely to be UTF-8.
 std::string random_text(PublicRandom& random) {
-  const Texts pieces{"a", "\n", "\r\n", "\n\n", "é", "\xed\xa0\x80", "\xff", "--", "\xe2\x82", " "};
+  const Texts pieces{"a",    "\n", "\r\n",     "\r", "\n\n", "é", "\xed\xa0\x80",
+                     "\xff", "--", "\xe2\x82", " "};
   std::string y;
   for (std::int64_t k = random.below(12); k > 0; --k)
     y += pieces[static_cast<std::size_t>(random.below(std::ssize(pieces)))];
@@ -54,8 +55,54 @@ TEST_CASE("a unit is a line, a paragraph, a file or what a separator says") {
   CHECK(split("ab--c--", {.unit = TextUnit::separated, .separator = "--"}) == Texts{"ab", "c"});
   CHECK(split("", {}).empty());
   CHECK(split("\xef\xbb\xbf"
-              "a\rb\r\n",
-              {}) == Texts{"a\rb"});
+              "a\r\n",
+              {}) == Texts{"a"});
+}
+
+TEST_CASE("units are the same whatever ends their lines, and whether the last line ends or not") {
+  const std::string text = "one\ntwo\n\nthree\n%\nfour\n\n\n%\nfive\n";
+  const auto with = [&](std::string_view end) {
+    std::string y;
+    for (const char c : text) y += c == '\n' ? std::string(end) : std::string(1, c);
+    return y;
+  };
+  std::string mixed;  // LF, CRLF and CR in turn
+  for (std::size_t k = 0; k < text.size(); ++k)
+    mixed += text[k] == '\n' ? Texts{"\n", "\r\n", "\r"}[k % 3] : std::string(1, text[k]);
+  for (const TextUnit unit :
+       {TextUnit::line, TextUnit::paragraph, TextUnit::separated, TextUnit::file}) {
+    for (const char* separator : {"\n%\n", "\r\n%\r\n", "\r%\r"}) {
+      const TextOptions options{.unit = unit, .separator = separator};
+      const Texts expected = split(text, options);
+      CHECK(expected.size() > (unit == TextUnit::file ? 0 : 2));
+      for (const std::string& file :
+           {with("\r\n"), with("\r"), mixed, "\xef\xbb\xbf" + with("\r")}) {
+        CAPTURE(file);
+        CHECK(split(file, options) == expected);
+      }
+      if (unit == TextUnit::file) continue;
+      Texts shorter = expected;
+      if (unit == TextUnit::separated) shorter.back().pop_back();
+      CHECK(split(text.substr(0, text.size() - 1), options) == shorter);
+    }
+  }
+}
+
+TEST_CASE("a separator of a line may be the first line, and the last one without its end") {
+  const TextOptions fortunes{.unit = TextUnit::separated, .separator = "\n%\n"};
+  CHECK(split("%\na\n%\nb\n%", fortunes) == Texts{"a", "b"});
+  CHECK(split("%\r\na\r\n%\r\nb\r\n%", fortunes) == Texts{"a", "b"});
+  CHECK(split("\n%\n", fortunes).empty());
+}
+
+TEST_CASE("text in UTF-16 is refused by this name, with and without its mark") {
+  std::string bytes;
+  for (const char c : std::string("some text\nof two lines\n")) bytes += {c, '\0'};
+  CHECK(
+      throws<SystemFailure>([&] { split(bytes, {}); }, "not UTF-8 (it looks like text in UTF-16"));
+  CHECK(throws<SystemFailure>([&] { split("\xff\xfe" + bytes, {}); },
+                              "byte 0xff at offset 0 is not UTF-8 (it looks like text in UTF-16"));
+  CHECK(split(std::string("a\0b", 3), {}) == Texts{std::string("a\0b", 3)});
 }
 
 TEST_CASE("rows are numbers, padded with 0, with lengths, targets and units") {
@@ -131,11 +178,8 @@ TEST_CASE("any bytes become rows whose text is the text, or are refused") {
       const TextOptions several{.context = 2, .long_units = LongUnit::split};
       std::string joined;
       for (const std::string& row : split(text, several)) joined += row;
-      std::string expected;
-      for (std::size_t k = 0; k < text.size(); ++k) {
-        const bool before_end = k + 1 == text.size() || text[k + 1] == '\n';
-        if (text[k] != '\n' && (text[k] != '\r' || !before_end)) expected += text[k];
-      }
+      std::string expected = text;
+      std::erase_if(expected, [](char c) { return c == '\n' || c == '\r'; });
       REQUIRE(joined == expected);
     } catch (const SystemFailure&) {
       ++refused;
@@ -165,6 +209,9 @@ TEST_CASE("a file or a sub-folder is a class of texts") {
   folder.write("Greek/b", "Kokinos");
   folder.write("Greek/a", "Papas");
   folder.write(".hidden", "x");
+  folder.write("desktop.ini", "x");
+  folder.write("Greek/Thumbs.db", "\xff");
+  folder.write("__MACOSX/._a", "x");
   const TextFiles read = read_text_folder(folder.path());
   CHECK(read.classes == Texts{"Greek", "Irish"});
   CHECK(rows(read.data) == Texts{"Papas", "Kokinos", "Adam", "Breen"});
