@@ -27,11 +27,16 @@ std::string number_fault(const std::string& text) {
   if constexpr (std::is_integral_v<Number>) {
     using Range = std::numeric_limits<Number>;
     if (whole_text && fmt::to_string(number) == text) return "";
-    return fmt::format("{} is not a whole number from {} to {}", text, Range::min(), Range::max());
+    const bool below_0 = std::is_unsigned_v<Number> && text.size() > 1 && text.starts_with('-');
+    const bool digits = text.find_first_not_of("0123456789", text.starts_with('-')) == text.npos;
+    if (digits && (fault == std::errc::result_out_of_range || below_0))
+      return fmt::format("{} is not from {} to {}", text, Range::min(), Range::max());
+    return fmt::format("{} is not a whole number in plain digits, such as 1000", text);
   } else {
     if (whole_text && std::isfinite(number)) return "";
     const bool beyond = fault == std::errc::result_out_of_range && rest == end;
-    return fmt::format("{} is {}", text, beyond ? "too large or too small" : "not a finite number");
+    if (!beyond) return fmt::format("{} is not a finite number", text);
+    return fmt::format("{} is too large or too small: the limits are 1.8e308 and 5e-324", text);
   }
 }
 

@@ -149,6 +149,7 @@ template <class Number>
 void read_number(const std::string& text, Number& number) {
   const char* const end = text.data() + text.size();
   const auto [rest, fault] = std::from_chars(text.data(), end, number);
+  check(fault != std::errc::result_out_of_range, "{} is too large or too small", text);
   check(fault == std::errc() && rest == end, "{} is not a {}number", text,
         std::is_integral_v<Number> ? "whole " : "");
 }

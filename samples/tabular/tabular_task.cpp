@@ -36,12 +36,12 @@ Tensor parse_class_weights(const std::string& text, const std::vector<std::strin
     std::size_t read = 0;
     float weight = 0;
     try {
-      weight = std::stof(part, &read);
+      weight = static_cast<float>(std::stod(part, &read));
     } catch (const std::logic_error&) {
       read = 0;
     }
     check(read > 0 && read == part.size() && std::isfinite(weight) && weight > 0,
-          "--class-weights: '{}' is not a positive number", part);
+          "--class-weights: '{}' is not a positive number in the range of f32", part);
     weights.push_back(weight);
   }
   check(weights.size() == classes.size(), "--class-weights: {} weights for {} classes: {}",

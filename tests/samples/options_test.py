@@ -195,6 +195,21 @@ class Options(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, (command, given, done.stderr))
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
+    def test_whole_numbers_are_written_in_plain_digits(self):
+        for program, option in (("mnist", "--steps"), ("tabular people", "--rows"), ("images shapes", "--seed"),
+                                ("privacy_budget spent", "--steps"), ("memory_tour", "--width")):
+            command = next(c for c in commands() if name_of(c) == program)
+            for value in ("1e3", "1.5", "1000.0", "1_000", "1,000", "1'000", "0x10", "010", "+5", "1k", "--", "1 000"):
+                done = run(command, [*without(SMALL[program], option), f"{option}={value}"])
+                self.assertEqual((2, f"{os.path.basename(command[0])}: {option}: {value} is not a whole number in plain "
+                                     "digits, such as 1000\n"), (done.returncode, done.stderr))
+            for value in (40 * "9", "-" + 40 * "9"):
+                done = run(command, [*without(SMALL[program], option), f"{option}={value}"])
+                self.assertRegex(done.stderr, f"{option}: {value} is not from (0|-[0-9]+) to [0-9]+\n")
+        command = next(c for c in commands() if name_of(c) == "mnist")
+        for value in ("1e-400", "-1e-400", "1e400"):
+            self.assertIn(f"--lr: {value} is too large or too small", run(command, [f"--lr={value}"]).stderr)
+
     def test_names_of_earlier_versions_mean_the_current_ones(self):
         for program, earlier, now in EARLIER:
             command = next(c for c in commands() if name_of(c) == program)

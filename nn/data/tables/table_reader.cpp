@@ -167,7 +167,8 @@ class TableReader::Encoder {
     const bool missing = is_missing(text);
     if (missing && !column.missing_value) refuse_missing(column);
     const std::optional<double> x = missing ? column.missing_value : parse_number(text);
-    if (!x) refuse(column, "{} is not a number", shown(text));
+    if (!x)
+      refuse(column, "{} is {}", shown(text), is_too_large(text) ? "too large" : "not a number");
     const auto y = static_cast<float>(column.encode(*x));
     if (!std::isfinite(y)) refuse(column, "{} is too large", shown(text));
     return y;

@@ -148,6 +148,9 @@ TEST_CASE("numbers are decimal, with a sign, an exponent, or neither") {
   const Dataset data = read(header + "+50,red,,S,-1e1,no,a\n5e1,red,,S,.5,no,a\n");
   CHECK(data.inputs.select(1, 0).to_vector<float>() == Floats{0.5f, 0.5f});
   CHECK(data.inputs.select(1, 7).to_vector<float>() == Floats{-8, -6.95f});
+  const Dataset tiny = read(header + "1e-400,red,,S,-1e-400,no,a\n4.9e-324,red,,S,1e-310,no,a\n");
+  CHECK(tiny.inputs.select(1, 0).to_vector<float>() == Floats{0, 0});
+  CHECK(tiny.inputs.select(1, 7).to_vector<float>() == Floats{-7, -7});
 }
 
 TEST_CASE("columns are found by their names in any order, and ignored ones may be absent") {
@@ -232,7 +235,7 @@ TEST_CASE("a malformed value is refused with file, line, column and value") {
   CHECK(refused(row("0x1,red,,S,70,no,a"), "line 4, column age: '0x1' is not a number"));
   CHECK(refused(row("nan,red,,S,70,no,a"), "line 4, column age: 'nan' is not a number"));
   CHECK(refused(row("inf,red,,S,70,no,a"), "line 4, column age: 'inf' is not a number"));
-  CHECK(refused(row("1e999,red,,S,70,no,a"), "line 4, column age: '1e999' is not a number"));
+  CHECK(refused(row("1e999,red,,S,70,no,a"), "line 4, column age: '1e999' is too large"));
   CHECK(refused(row("+-1,red,,S,70,no,a"), "line 4, column age: '+-1' is not a number"));
   CHECK(refused(row("1,red,,S,1e300,no,a"), "line 4, column weight: '1e300' is too large"));
   CHECK(refused(row("1,red,,S,?,no,a"), "line 4, column weight: a missing value"));
