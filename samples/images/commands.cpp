@@ -30,6 +30,11 @@ void use_threads(int threads) {
   if (threads > 0) set_thread_count(threads);
 }
 
+void add_skip_unreadable(samples::CommandLine& line, bool& skip) {
+  line.flag("--skip-unreadable", skip,
+            "leave out, and name, files that cannot be read, each judged by itself alone");
+}
+
 // Writes FOLDER/CLASS/NUMBER.png for each picture, a part of them at a time.
 void write_shapes(const std::string& folder, const ShapeOptions& options, std::int64_t count,
                   std::int64_t first) {
@@ -57,6 +62,7 @@ void write_shapes(const std::string& folder, const ShapeOptions& options, std::i
 
 int evaluate(int argc, const char* const* argv) {
   std::string model, data, json;
+  bool skip = false;
   int threads = 0;
   samples::CommandLine line("Measures a saved model on labelled pictures.");
   line.group("Options");
@@ -66,6 +72,7 @@ int evaluate(int argc, const char* const* argv) {
       "folder with a folder of files for each class, or with CIFAR's or MNIST's test files, "
       "or CIFAR's archive",
       "PATH");
+  add_skip_unreadable(line, skip);
   line.option("--json", json, "write the results as JSON", "FILE");
   line.add_threads(threads);
   if (!line.parse(argc, argv)) return 0;
@@ -74,7 +81,8 @@ int evaluate(int argc, const char* const* argv) {
   samples::check_writable("--json", json);
   use_threads(threads);
   const SavedModel saved = load_model(model);
-  const Dataset pictures = read_pictures(data, Part::test, saved.options.shape, saved.classes).data;
+  const Dataset pictures =
+      read_pictures({data, Part::test, skip}, saved.options.shape, saved.classes).data;
   TrainingReport report;
   samples::describe_classes(logits_of(saved, pictures.inputs), pictures.targets, saved.classes,
                             report);
@@ -87,12 +95,14 @@ int evaluate(int argc, const char* const* argv) {
 int predict(int argc, const char* const* argv) {
   std::string model, out;
   std::vector<std::string> data;
+  bool skip = false;
   int threads = 0;
   samples::CommandLine line("Predicts the class of each picture, in constant memory.");
   line.group("Options");
   line.option("--model", model, "model that `sotto-images train --save` wrote", "FILE");
   line.option("--data", data, "PNG or JPEG files, and folders of them", "PATH");
   line.option("--out", out, "write predictions here as CSV, a line for each picture", "FILE");
+  add_skip_unreadable(line, skip);
   line.add_threads(threads);
   if (!line.parse(argc, argv)) return 0;
   samples::require_given("--model", model);
@@ -104,15 +114,23 @@ int predict(int argc, const char* const* argv) {
   const PictureShape& shape = saved.options.shape;
   const ImageOptions form{.height = shape.size, .width = shape.size, .grey = shape.channels == 1};
   const std::vector<std::string> paths = picture_paths(data);
+  std::vector<std::string> unreadable;
   write_file_atomically(out, [&](FileWriter& writer) {
     writer.write(prediction_header(saved.classes));
     for (std::size_t k = 0; k < paths.size(); k += pictures_at_a_time) {
       const auto part = std::span(paths).subspan(k, std::min(pictures_at_a_time, paths.size() - k));
-      const Tensor logits = logits_of(saved, read_images(part, form));
-      writer.write(prediction_lines(part, logits, saved.classes));
+      const ReadableImages read = read_readable_images(part, form);
+      unreadable.insert(unreadable.end(), read.unreadable.begin(), read.unreadable.end());
+      std::vector<std::string> names;
+      for (const std::int64_t row : read.rows) names.push_back(part[static_cast<std::size_t>(row)]);
+      if (names.empty()) continue;
+      writer.write(prediction_lines(names, logits_of(saved, read.images), saved.classes));
     }
+    if (!unreadable.empty() && (!skip || unreadable.size() == paths.size()))
+      throw SystemFailure(unreadable_text(unreadable, paths.size()));
   });
-  samples::print("{} predictions in {}\n", paths.size(), out);
+  print_left_out(unreadable, paths.size());
+  samples::print("{} predictions in {}\n", paths.size() - unreadable.size(), out);
   return 0;
 }
 

@@ -14,6 +14,8 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
               "the same of test pictures; otherwise CIFAR's or MNIST's own, or a part of --data",
               "PATH");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the pictures", "X");
+  line.flag("--skip-unreadable", skip_unreadable_,
+            "leave out, and name, files that cannot be read, each judged by itself alone");
   line.option(
       "--cache", cache_,
       "keep scattering's features in this file for the next run: as PRIVATE as the pictures",

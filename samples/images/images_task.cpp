@@ -104,6 +104,7 @@ void ImagesTask::prepare(Settings& s) {
   require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
           "between 0 and 1");
   check(test_.empty() || !data_.empty(), "--test: needs --data");
+  check(!skip_unreadable_ || !data_.empty(), "--skip-unreadable: needs --data");
   check(cache_.empty() || network_.model == "scattering", "--cache: needs --model scattering");
   const PictureFiles kind = data_.empty() ? PictureFiles::folders : kind_of(data_);
   if (kind != PictureFiles::folders) {
@@ -167,12 +168,14 @@ samples::Data ImagesTask::drawn(const Settings& s) {
 }
 
 samples::Data ImagesTask::from_files(const Settings& s) {
-  LabelledPictures all = read_pictures(data_, Part::train, network_.shape);
+  LabelledPictures all = read_pictures({data_, Part::train, skip_unreadable_}, network_.shape);
   classes_ = std::move(all.classes);
   if (!tests_on_private_data()) {
     const std::string& folder = test_.empty() ? data_ : test_;
-    return {.train = std::move(all.data),
-            .test = read_pictures(folder, Part::test, network_.shape, classes_).data};
+    return {
+        .train = std::move(all.data),
+        .test =
+            read_pictures({folder, Part::test, skip_unreadable_}, network_.shape, classes_).data};
   }
   auto [train, test] = all.data.split(1 - test_fraction_, s.seed);
   check(train.size() > 0 && test.size() > 0,

@@ -45,6 +45,7 @@ class ImagesTask final : public samples::Task {
   double test_fraction_ = 0.2;
   std::int64_t size_ = 0;  // 0: the data's own, or usual_size
   bool grey_ = false;
+  bool skip_unreadable_ = false;
   NetworkOptions network_;
   std::int64_t views_ = 0;
   Augmentation augmentation_;  // the brightness is --jitter

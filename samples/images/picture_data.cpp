@@ -5,9 +5,11 @@
 #include <filesystem>
 
 #include <sotto/core/error.h>
+#include <sotto/core/io/utf8.h>
 #include <sotto/nn/data/idx.h>
 #include <sotto/nn/data/images/cifar.h>
 #include <sotto/nn/data/images/image_folder.h>
+#include "samples/cli/program.h"
 
 namespace sotto::images {
 
@@ -17,8 +19,9 @@ namespace fs = std::filesystem;
 
 bool has_any(const fs::path& folder, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* name) {
-    return fs::is_regular_file(folder / name) ||
-           fs::is_regular_file(folder / (std::string(name) + ".gz"));
+    std::error_code none;
+    return fs::is_regular_file(folder / name, none) ||
+           fs::is_regular_file(folder / (std::string(name) + ".gz"), none);
   });
 }
 
@@ -41,31 +44,28 @@ Dataset read_files(PictureFiles kind, const std::string& folder, bool train) {
   return data;
 }
 
-// The files below a folder.
-std::vector<std::string> files_below(const std::string& folder) {
-  std::vector<std::string> files;
-  const auto options = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator at(folder, options), end; at != end; ++at) {
-    const bool hidden = at->path().filename().string().starts_with('.');
-    if (hidden && at->is_directory()) at.disable_recursion_pending();
-    if (!hidden && !at->is_directory()) files.push_back(at->path().string());
-  }
-  std::sort(files.begin(), files.end());
-  if (files.empty()) throw SystemFailure(fmt::format("{}: no files in this folder", folder));
-  return files;
+// What lies at a path. Throws SystemFailure where that cannot be told, as in a loop of links.
+fs::file_type type_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::none)
+    throw SystemFailure(fmt::format("{}: {}", path, error.message()));
+  return type;
 }
 
 }  // namespace
 
 PictureFiles kind_of(const std::string& folder) {
-  if (fs::is_regular_file(folder)) {
+  const fs::file_type type = type_of(folder);
+  if (type == fs::file_type::regular) {
     const auto kind = kind_of_cifar_archive(folder);
     if (!kind)
       throw SystemFailure(fmt::format(
           "{}: an archive without CIFAR's files (the binary version is needed)", folder));
     return *kind == CifarKind::cifar10 ? PictureFiles::cifar10 : PictureFiles::cifar100;
   }
-  if (!fs::is_directory(folder)) throw SystemFailure(fmt::format("{}: no such folder", folder));
+  if (type != fs::file_type::directory)
+    throw SystemFailure(fmt::format("{}: no such folder", folder));
   if (has_any(folder, {"data_batch_1.bin", "test_batch.bin"})) return PictureFiles::cifar10;
   if (has_any(folder, {"train.bin", "test.bin"})) return PictureFiles::cifar100;
   if (has_any(folder, {"train-images-idx3-ubyte", "train-images.idx3-ubyte",
@@ -79,14 +79,22 @@ PictureShape shape_of(PictureFiles kind) {
   return {};
 }
 
-LabelledPictures read_pictures(const std::string& folder, Part part, const PictureShape& shape,
+LabelledPictures read_pictures(const PictureSource& source, const PictureShape& shape,
                                const std::vector<std::string>& classes) {
+  const std::string& folder = source.path;
   const PictureFiles kind = kind_of(folder);
   if (kind == PictureFiles::folders) {
-    const ImageOptions form{.height = shape.size, .width = shape.size, .grey = shape.channels == 1};
-    ImageFolder read = read_image_folder(folder, form, classes);
+    ImageFolder read = read_image_folder(folder,
+                                         {.height = shape.size,
+                                          .width = shape.size,
+                                          .grey = shape.channels == 1,
+                                          .skip_unreadable = source.skip_unreadable},
+                                         classes);
+    print_left_out(read.unreadable, read.paths.size() + read.unreadable.size());
     return {std::move(read.data), std::move(read.classes)};
   }
+  check(!source.skip_unreadable, "--skip-unreadable: {} is not a folder of PNG and JPEG files",
+        folder);
   const PictureShape own = shape_of(kind);
   check(shape == own, "{}: its pictures have {} x {} pixels and {} channels, not {} x {} and {}",
         folder, own.size, own.size, own.channels, shape.size, shape.size, shape.channels);
@@ -94,21 +102,28 @@ LabelledPictures read_pictures(const std::string& folder, Part part, const Pictu
   check(classes.empty() || classes == own_classes,
         "{}: its {} classes, {} to {}, are not the {} of the model or of --data", folder,
         own_classes.size(), own_classes.front(), own_classes.back(), classes.size());
-  return {read_files(kind, folder, part == Part::train), own_classes};
+  return {read_files(kind, folder, source.part == Part::train), own_classes};
 }
 
 std::vector<std::string> picture_paths(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
-    if (!fs::exists(path)) throw SystemFailure(fmt::format("{}: no such file or folder", path));
-    if (!fs::is_directory(path)) {
+    const fs::file_type type = type_of(path);
+    if (type == fs::file_type::not_found)
+      throw SystemFailure(fmt::format("{}: no such file or folder", path));
+    if (type != fs::file_type::directory) {
       files.push_back(path);
       continue;
     }
-    const std::vector<std::string> below = files_below(path);
+    const std::vector<std::string> below = list_images(path);
     files.insert(files.end(), below.begin(), below.end());
   }
   return files;
+}
+
+void print_left_out(const std::vector<std::string>& unreadable, std::size_t files) {
+  if (unreadable.empty()) return;
+  samples::print("left out: {}\n", printable(unreadable_text(unreadable, files)));
 }
 
 }  // namespace sotto::images

@@ -166,7 +166,7 @@ samples::Data ReweightTask::all_rows(const Settings& s) const {
     return {.train = make_digits(s.train_size + clean_, s.seed, s.test_size),
             .test = make_digits(s.test_size, s.seed)};
   const auto read = [&](images::Part part) {
-    return images::read_pictures(folder_, part, network_.shape).data;
+    return images::read_pictures({folder_, part}, network_.shape).data;
   };
   return {.train = read(images::Part::train),
           .test = at_most(read(images::Part::test), s.test_size)};
@@ -180,8 +180,7 @@ Dataset ReweightTask::clean_rows(samples::Data& data, const Settings& s) const {
     data.train = std::move(rest);
     return std::move(clean);
   }
-  const Dataset other =
-      images::read_pictures(clean_folder_, images::Part::train, network_.shape).data;
+  const Dataset other = images::read_pictures({clean_folder_}, network_.shape).data;
   Dataset clean = hold_out_clean(other, network_.classes, clean_, s.seed).first;
   const std::int64_t both = rows_in_both(clean, data.train);
   check(

@@ -77,10 +77,17 @@ struct PngFile {
   }
 };
 
+// How a JPEG file is written.
+struct JpegForm {
+  bool progressive = false;
+  int restart_interval = 0;  // in blocks; 0: no markers
+  bool ycck = false;         // CMYK as YCCK
+};
+
 // A JPEG file of pixels [height, width, channels]: 1 grey, 3 colours, 4 CMYK.
 inline std::string jpeg_file(int height, int width, int channels,
                              const std::vector<std::uint8_t>& pixels, int orientation = 0,
-                             bool progressive = false) {
+                             const JpegForm& form = {}) {
   jpeg_compress_struct jpeg{};
   jpeg_error_mgr errors{};
   jpeg.err = jpeg_std_error(&errors);
@@ -95,7 +102,9 @@ inline std::string jpeg_file(int height, int width, int channels,
   jpeg_set_defaults(&jpeg);
   constexpr int quality = 95;
   jpeg_set_quality(&jpeg, quality, TRUE);
-  if (progressive) jpeg_simple_progression(&jpeg);
+  if (form.ycck) jpeg_set_colorspace(&jpeg, JCS_YCCK);
+  if (form.progressive) jpeg_simple_progression(&jpeg);
+  jpeg.restart_interval = static_cast<unsigned>(form.restart_interval);
   jpeg_start_compress(&jpeg, TRUE);
   if (orientation != 0) {
     const std::string exif = std::string("Exif\0\0", 6) + exif_data(orientation, true);

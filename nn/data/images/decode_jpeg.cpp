@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include <jpeglib.h>
+// jerror.h needs jpeglib.h.
+#include <jerror.h>
 
 #include "nn/data/expect.h"
 #include "nn/data/images/picture.h"
@@ -15,6 +17,9 @@ namespace {
 
 constexpr int exif_marker = JPEG_APP0 + 1;
 constexpr unsigned max_marker_bytes = 0xffff;
+// Between the data of a scan and the next marker some cameras leave bytes; more of them are a sign
+// of data that were damaged, and decoded to the end too early.
+constexpr int max_bytes_behind_scan = 256;
 constexpr std::array<std::uint8_t, 6> exif_signature{'E', 'x', 'i', 'f', 0, 0};
 
 // libjpeg reports an error by a call that must not return: a jump, which runs no destructors.
@@ -40,24 +45,28 @@ class JpegReader {
 
   void read_header() {
     guarded([&] { jpeg_read_header(&jpeg_, TRUE); });
-    expect(jpeg_.num_components == 1 || jpeg_.num_components == 3,
-           "jpeg: {}: {} channels, such as those of CMYK; expected grey or colour", name_,
-           jpeg_.num_components);
-    jpeg_.out_color_space = channels() == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    const int components = jpeg_.num_components;
+    expect(components == 1 || components == 3 || components == 4,
+           "jpeg: {}: {} channels; expected 1, 3 or 4: grey, colours or CMYK", name_, components);
+    jpeg_.out_color_space = components == 1 ? JCS_GRAYSCALE : components == 3 ? JCS_RGB : JCS_CMYK;
   }
 
   std::int64_t height() const { return jpeg_.image_height; }
   std::int64_t width() const { return jpeg_.image_width; }
-  std::int64_t channels() const { return jpeg_.num_components; }
+  std::int64_t channels() const { return jpeg_.num_components == 1 ? 1 : 3; }
 
   std::vector<std::uint8_t> read_pixels() {
     const auto row_bytes = static_cast<std::size_t>(width() * channels());
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(height()) * row_bytes);
+    const bool inks = jpeg_.num_components == 4;
+    std::vector<std::uint8_t> row_of_inks(inks ? static_cast<std::size_t>(4 * width()) : 0);
     guarded([&] {
       jpeg_start_decompress(&jpeg_);
       while (jpeg_.output_scanline < jpeg_.output_height) {
         JSAMPROW row = pixels.data() + jpeg_.output_scanline * row_bytes;
-        jpeg_read_scanlines(&jpeg_, &row, 1);
+        JSAMPROW into = inks ? row_of_inks.data() : row;
+        jpeg_read_scanlines(&jpeg_, &into, 1);
+        if (inks) to_colours(row_of_inks, row);
       }
       jpeg_finish_decompress(&jpeg_);
     });
@@ -92,9 +101,40 @@ class JpegReader {
     std::longjmp(reader.jump_, 1);
   }
 
-  // Levels below 0 are warnings of damage, after which libjpeg would go on with what it guesses.
+  // c m y k of each pixel, of which 255 is no ink where Adobe's marker is (its programs write the
+  // inverse), and else all of it -> red, green, blue: each is what ink and black leave.
+  void to_colours(std::span<const std::uint8_t> inks, std::uint8_t* colours) const {
+    constexpr int most = 255;
+    const int flip = jpeg_.saw_Adobe_marker ? 0 : most;
+    for (std::size_t k = 0; k < inks.size(); ++k) {
+      const std::size_t black = k / 4 * 4 + 3;
+      if (k == black) continue;
+      const int product = (inks[k] ^ flip) * (inks[black] ^ flip);
+      *colours++ = static_cast<std::uint8_t>((product + most / 2) / most);
+    }
+  }
+
+  // Levels below 0 are warnings, after which libjpeg goes on. Those of damage are errors: that the
+  // file ends early, that data have no meaning, or that their place is lost.
   static void on_message(j_common_ptr jpeg, int level) {
-    if (level < 0) on_error(jpeg);
+    if (level < 0 && !of(jpeg).is_whole()) on_error(jpeg);
+  }
+
+  // Whether every pixel is as it was written, whatever the warning: an unknown version of JFIF or
+  // code of Adobe's, parameters of a scan that a sequential file does not use, and bytes between
+  // segments, but for those before a restart marker, which is amidst the pixels' data.
+  bool is_whole() const {
+    switch (errors_.msg_code) {
+      case JWRN_JFIF_MAJOR:
+      case JWRN_ADOBE_XFORM:
+      case JWRN_NOT_SEQUENTIAL: return true;
+      case JWRN_EXTRANEOUS_DATA: {
+        const int bytes = errors_.msg_parm.i[0], marker = errors_.msg_parm.i[1];
+        const bool restart = marker >= JPEG_RST0 && marker <= JPEG_RST0 + 7;
+        return jpeg_.input_scan_number == 0 || (!restart && bytes <= max_bytes_behind_scan);
+      }
+      default: return false;
+    }
   }
 
   // A small file can ask for thousands of passes over a large picture.

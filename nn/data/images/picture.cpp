@@ -1,6 +1,7 @@
 #include "nn/data/images/picture.h"
 
 #include "nn/data/expect.h"
+#include "nn/data/file_kind.h"
 
 namespace sotto {
 
@@ -56,7 +57,7 @@ void check_picture_size(const std::string& name, std::int64_t height, std::int64
 Picture decode_picture(std::span<const std::uint8_t> file, const std::string& name,
                        std::int64_t max_pixels) {
   if (is_png(file)) return decode_png(file, name, max_pixels);
-  expect(is_jpeg(file), "picture: {}: neither a PNG nor a JPEG file", name);
+  expect(is_jpeg(file), "picture: {}: neither a PNG nor a JPEG file{}", name, looks_like(file));
   return decode_jpeg(file, name, max_pixels);
 }
 

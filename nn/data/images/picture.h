@@ -20,11 +20,12 @@ inline constexpr std::int64_t max_picture_side = 1 << 16;
 // Passes over a progressive JPEG file; ordinary ones have about 10.
 inline constexpr int max_jpeg_scans = 200;
 
-// Decodes a whole file, recognized by its first bytes. Palettes become colours, 16 bits become 8,
-// and transparent pixels are blended with white. Throws SystemFailure, with the file's name, for
-// one that is neither PNG nor JPEG, ends early or is damaged (warnings of the JPEG decoder
-// included), has CMYK colours, or has a side above max_picture_side, more than `max_pixels` pixels
-// or more than max_jpeg_scans scans.
+// Decodes a whole file, recognized by its first bytes. Palettes and CMYK become colours, 16 bits
+// become 8, and transparent pixels are blended with white. Throws SystemFailure, with the file's
+// name, for one that is neither PNG nor JPEG, ends before its end marker, has data that cannot be
+// decoded or that are out of step (warnings of the JPEG decoder that say so included, others not),
+// or has a side above max_picture_side, more than `max_pixels` pixels or more than max_jpeg_scans
+// scans.
 Picture decode_picture(std::span<const std::uint8_t> file, const std::string& name,
                        std::int64_t max_pixels);
 

@@ -113,11 +113,55 @@ TEST_CASE("a folder that is not one of pictures by class is refused by the path"
   folder.write("2.JPEG", "");
   CHECK(refused(folder, "2.JPEG: a picture without a class"));
   fs::remove(folder.path("2.JPEG"));
-  folder.write("empty/2.txt", "text");
-  CHECK(refused(folder, "empty/2.txt: neither a PNG nor a JPEG file"));
-  folder.write("empty/2.txt", flat(3).substr(0, 50));
-  CHECK(refused(folder, "empty/2.txt: the file ends early"));
+  folder.write("empty/2.dat", "text");
+  CHECK(refused(folder, "empty/2.dat: neither a PNG nor a JPEG file"));
+  folder.write("empty/2.dat", flat(3).substr(0, 50));
+  CHECK(refused(folder, "empty/2.dat: the file ends early"));
   CHECK(throws([&] { read_image_folder(folder.path(), {.height = 0}); }, "0 x 32 pixels"));
+}
+
+TEST_CASE("files that are no pictures by name, and those that systems leave, are passed over") {
+  const TemporaryFolder folder;
+  folder.write("cat/1.png", flat(3));
+  for (const char* name :
+       {"cat/Thumbs.db", "cat/desktop.ini", "cat/.DS_Store", "cat/._1.png", "cat/notes.TXT",
+        "cat/labels.json", "cat/README", "cat/deep/@eaDir/1.png", "__MACOSX/cat/._1.png",
+        "__MACOSX/1.png", "$RECYCLE.BIN/1.png", "Thumbs.db", "labels.csv"})
+    folder.write(name, "no picture");
+  CHECK(read_image_folder(folder.path(), small).classes == std::vector<std::string>{"cat"});
+  CHECK(list_images(folder.path()) == std::vector<std::string>{folder.path("cat/1.png")});
+  folder.write("dog/Thumbs.db", "no picture");
+  CHECK(refused(folder, "dog: the class has no files"));
+  CHECK(throws<SystemFailure>([&] { list_images(folder.path("dog")); }, "dog: no pictures"));
+  folder.write("dog/1.png.json/1", flat(4));  // a folder may have any name
+  CHECK(read_image_folder(folder.path(), small).data.size() == 2);
+}
+
+TEST_CASE("all unreadable files are named at once, or left out and named") {
+  const TemporaryFolder folder;
+  for (int k = 0; k < 6; ++k)
+    folder.write(fmt::format("{}/{}.png", k % 2, k), flat(static_cast<std::uint8_t>(40 * k)));
+  folder.write("0/2.png", "GIF89a");
+  folder.write("1/1.png", flat(3).substr(0, 40));
+  CHECK(refused(folder, "2 of 6 files cannot be read: picture: " + folder.path("0/2.png") +
+                            ": neither a PNG nor a JPEG file (it looks like a GIF picture); png: " +
+                            folder.path("1/1.png") + ": "));
+  ImageOptions skip = small;
+  skip.skip_unreadable = true;
+  const ImageFolder read = read_image_folder(folder.path(), skip);
+  CHECK(read.paths == std::vector<std::string>{folder.path("0/0.png"), folder.path("0/4.png"),
+                                               folder.path("1/3.png"), folder.path("1/5.png")});
+  CHECK(read.data.targets.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0, 1, 1});
+  REQUIRE(read.unreadable.size() == 2);
+  CHECK(read.unreadable[0].find("0/2.png") != std::string::npos);
+  const Tensor alone = read_images(read.paths, small);
+  CHECK(read.data.inputs.to_vector<float>() == alone.to_vector<float>());
+  CHECK(throws([&] { list_image_folder(folder.path(), skip); }, "is not known before"));
+  for (int k = 0; k < 30; ++k) folder.write(fmt::format("0/bad{}.png", k), "GIF89a");
+  CHECK(refused(folder, "32 of 36 files cannot be read: "));
+  CHECK(refused(folder, "; and 12 more"));
+  for (int k = 0; k < 6; ++k) folder.write(fmt::format("{}/{}.png", k % 2, k), "GIF89a");
+  CHECK(throws<SystemFailure>([&] { read_image_folder(folder.path(), skip); }, "36 of 36 files"));
 }
 
 TEST_CASE("links are followed, and those that lead back are refused") {
@@ -128,9 +172,13 @@ TEST_CASE("links are followed, and those that lead back are refused") {
   CHECK(read_image_folder(folder.path(), small).data.size() == 2);
   fs::create_symlink(folder.path(), folder.path("class/back"));
   CHECK(refused(folder, "class/back: a symbolic link that leads back"));
+  CHECK(throws<SystemFailure>([&] { list_images(folder.path()); },
+                              "class/back: a symbolic link that leads back"));
   fs::remove(folder.path("class/back"));
   fs::create_symlink(folder.path("class/self"), folder.path("class/self"));
   CHECK(refused(folder, "class/self: Too many levels of symbolic links"));
+  CHECK(throws<SystemFailure>([&] { list_images(folder.path()); },
+                              "class/self: Too many levels of symbolic links"));
   fs::remove(folder.path("class/self"));
   fs::create_symlink("/nowhere", folder.path("class/gone"));
   CHECK(refused(folder, "class/gone: neither a file nor a folder"));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -135,7 +136,8 @@ TEST_CASE("JPEG files, baseline and progressive, give nearly what was written") 
   for (const bool progressive : {false, true}) {
     for (const int channels : {1, 3}) {
       const Bytes pixels = smooth(17, 25, channels);
-      const Picture decoded = decode(jpeg_file(17, 25, channels, pixels, 0, progressive));
+      const Picture decoded =
+          decode(jpeg_file(17, 25, channels, pixels, 0, {.progressive = progressive}));
       CHECK(decoded.height == 17);
       CHECK(decoded.width == 25);
       REQUIRE(decoded.pixels.size() == pixels.size());
@@ -209,10 +211,104 @@ TEST_CASE("colours become grey by their brightness, and grey all three colours")
 TEST_CASE("a picture that ends early is refused wherever it ends") {
   const PngFile png{.height = 9, .width = 9, .bytes = smooth(9, 9, 1), .orientation = 3};
   for (const std::string& file : {png.encoded(), jpeg_file(9, 9, 3, smooth(9, 9, 3)),
-                                  jpeg_file(9, 9, 3, smooth(9, 9, 3), 2, true)}) {
+                                  jpeg_file(9, 9, 3, smooth(9, 9, 3), 2, {.progressive = true})}) {
     for (std::size_t kept = 0; kept < file.size(); ++kept) {
       INFO(kept << " of " << file.size());
       CHECK_THROWS_AS(decode(file.substr(0, kept)), SystemFailure);
+    }
+  }
+}
+
+namespace {
+
+// The files without damage that libjpeg warns of, by what is odd about each.
+std::vector<std::pair<std::string, std::string>> odd_jpeg_files(const std::string& sound) {
+  const auto changed = [&](std::size_t at, const std::string& bytes) {
+    std::string y = sound;
+    return y.replace(at, bytes.size(), bytes);
+  };
+  const auto with = [&](std::size_t at, const std::string& bytes) {
+    std::string y = sound;
+    return y.insert(at, bytes);
+  };
+  const std::size_t version = sound.find("JFIF") + 5, sos = sound.find("\xff\xda"),
+                    tables = sound.find("\xff\xdb"), end = sound.size() - 2;
+  // The parameters are the last three bytes of the scan's header.
+  const std::size_t parameters =
+      sos + 2 + static_cast<std::size_t>(static_cast<std::uint8_t>(sound[sos + 3])) - 3;
+  using namespace std::string_literals;
+  return {{"version 0.00", changed(version, "\0\0"s)},
+          {"version 3.7", changed(version, "\3\7")},
+          {"parameters of a scan: 0 0 0", changed(parameters, "\0\0\0"s)},
+          {"parameters of a scan: 0 63 16", changed(parameters, "\0\x3f\x10"s)},
+          {"bytes between segments", with(tables, std::string(3000, '\x11'))},
+          {"fill bytes", with(tables, "\xff\xff\xff")},
+          {"zeros behind the scan", with(end, std::string(100, '\0'))},
+          {"bytes behind the scan", with(end, "camera")},
+          {"bytes behind the end", sound + std::string(5000, '\x42')},
+          {"another picture behind the end", sound + sound},
+          {"an unknown code of Adobe's", with(2,
+                                              "\xff\xee\0\x0e"s
+                                              "Adobe\0\x64\0\0\0\0\x07"s)}};
+}
+
+}  // namespace
+
+TEST_CASE("JPEG files that are odd but whole give the pixels of those that are not") {
+  const std::string sound = jpeg_file(17, 25, 3, smooth(17, 25, 3));
+  const Bytes pixels = decode(sound).pixels;
+  for (const auto& [what, file] : odd_jpeg_files(sound)) {
+    INFO(what);
+    CHECK(decode(file).pixels == pixels);
+    for (const std::size_t cut : {file.size() / 2, file.size() - 1}) {
+      const bool odd_behind_end = file.starts_with(sound);
+      if (!odd_behind_end) CHECK_THROWS_AS(decode(file.substr(0, cut)), SystemFailure);
+    }
+  }
+}
+
+TEST_CASE("damaged data of a JPEG file are refused, though libjpeg would go on") {
+  PublicRandom random(5);
+  Bytes noise(64 * 64 * 3);
+  for (std::uint8_t& value : noise) value = static_cast<std::uint8_t>(random.below(256));
+  for (const int restart : {0, 4}) {
+    const std::string sound = jpeg_file(64, 64, 3, noise, 0, {.restart_interval = restart});
+    const std::size_t begin = sound.find("\xff\xda") + 14, middle = (begin + sound.size()) / 2;
+    std::string hole = sound, bytes = sound, lost = sound;
+    hole.replace(middle - 1000, 2000, std::string(2000, '\0'));
+    bytes.insert(middle, "\xff\xd9");
+    lost.erase(middle, 700);
+    for (const std::string& file : {hole, bytes, lost, sound.substr(0, middle) + "\xff\xd9"})
+      CHECK_THROWS_AS(decode(file), SystemFailure);
+  }
+  std::string out_of_step = jpeg_file(64, 64, 3, noise, 0, {.restart_interval = 4});
+  const std::size_t marker = out_of_step.find("\xff\xd0");
+  CHECK(throws<SystemFailure>([&] { decode(out_of_step.insert(marker, "extra")); },
+                              "jpeg: test: Corrupt JPEG data: "));
+}
+
+TEST_CASE("CMYK and YCCK become the colours that inks and black leave") {
+  constexpr int side = 16;
+  for (const bool ycck : {false, true}) {
+    // Adobe's programs store the inverse of the inks: 255 is none.
+    for (const bool adobe : {true, false}) {
+      if (ycck && !adobe) continue;  // which it is, Adobe's marker alone says
+      Bytes inks;
+      for (int k = 0; k < side * side; ++k) {
+        for (const int ink : {200, 40, 100, 30})
+          inks.push_back(static_cast<std::uint8_t>(adobe ? 255 - ink : ink));
+      }
+      std::string file = jpeg_file(side, side, 4, inks, 0, {.ycck = ycck});
+      const std::size_t marker = file.find("\xff\xee");
+      REQUIRE(marker != file.npos);
+      if (!adobe) file.erase(marker, 16);
+      const Picture picture = decode(file);
+      CHECK(picture.channels == 3);
+      REQUIRE(picture.pixels.size() == side * side * 3);
+      const Bytes expected{(255 - 200) * 225 / 255, (255 - 40) * 225 / 255,
+                           (255 - 100) * 225 / 255};
+      for (std::size_t k = 0; k < picture.pixels.size(); ++k)
+        REQUIRE(std::abs(picture.pixels[k] - expected[k % 3]) <= 4);
     }
   }
 }
@@ -223,8 +319,7 @@ TEST_CASE("a picture that cannot be decoded is refused by its name") {
   };
   CHECK(refused("GIF89a", "picture: test: neither a PNG nor a JPEG file"));
   CHECK(refused("", "neither"));
-  CHECK(refused(jpeg_file(8, 8, 4, smooth(8, 8, 4)),
-                "jpeg: test: 4 channels, such as those of CMYK"));
+  CHECK(refused("GIF89a....", "neither a PNG nor a JPEG file (it looks like a GIF picture)"));
   std::string damaged = PngFile{.height = 9, .width = 9, .bytes = smooth(9, 9, 1)}.encoded();
   damaged[damaged.size() / 2] ^= 1;
   CHECK(refused(damaged, "png: test: "));
@@ -245,7 +340,8 @@ TEST_CASE("a picture above the limits is refused before its pixels are read") {
 TEST_CASE("mutated pictures are decoded or refused, never worse") {
   const std::vector<std::string> sound{
       PngFile{.height = 9, .width = 9, .bytes = smooth(9, 9, 1), .orientation = 3}.encoded(),
-      jpeg_file(9, 9, 3, smooth(9, 9, 3), 2), jpeg_file(9, 9, 3, smooth(9, 9, 3), 2, true)};
+      jpeg_file(9, 9, 3, smooth(9, 9, 3), 2),
+      jpeg_file(9, 9, 3, smooth(9, 9, 3), 2, {.progressive = true})};
   PublicRandom random(12);
   int refused = 0;
   for (int round = 0; round < 3000; ++round) {
