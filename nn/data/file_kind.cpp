@@ -35,18 +35,13 @@ constexpr std::array signatures{
     Signature{0, "PAR1"sv, "a Parquet file"},
     Signature{0, "ARROW1"sv, "an Arrow or Feather file"},
     Signature{0, "FEA1"sv, "a Feather file"},
-    Signature{0, "ORC"sv, "an ORC file"},
     Signature{0, "Obj\1"sv, "an Avro file"},
     Signature{0, "SQLite format 3\0"sv, "an SQLite database"},
     Signature{0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
     Signature{0, "\x93NUMPY"sv, "an array of NumPy"},
-    Signature{0, "MATLAB 5.0"sv, "a file of MATLAB"},
     Signature{0, "$FL2"sv, "a file of SPSS"},
-    Signature{0, "<stata_dta>"sv, "a file of Stata"},
-    Signature{0, "%PDF-"sv, "a PDF file"},
-    Signature{0, "{\\rtf"sv, "an RTF document"},
     Signature{0, "\x1f\x8b"sv, "a gzip-compressed file"},
-    Signature{0, "BZh"sv, "a bzip2-compressed file"},
+    Signature{4, "1AY&SY"sv, "a bzip2-compressed file"},
     Signature{0,
               "\xfd"
               "7zXZ\0"sv,
@@ -57,8 +52,6 @@ constexpr std::array signatures{
     Signature{257, "ustar"sv, "a tar archive"},
     Signature{0, "\x89PNG\r\n\x1a\n"sv, "a PNG picture"},
     Signature{0, "\xff\xd8\xff"sv, "a JPEG picture"},
-    Signature{0, "GIF87a"sv, "a GIF picture"},
-    Signature{0, "GIF89a"sv, "a GIF picture"},
     Signature{8, "WEBP"sv, "a WebP picture"},
     Signature{0, "II*\0"sv, "a TIFF picture"},
     Signature{0, "MM\0*"sv, "a TIFF picture"},
@@ -75,14 +68,32 @@ constexpr std::array signatures{
 };
 
 // The beginnings of texts of other kinds, in small letters, after white space.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> texts{
-    {{"<!doctype html", "an HTML page"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> texts{
+    {{"%pdf-", "a PDF file"},
+     {"{\\rtf", "an RTF document"},
+     {"gif8", "a GIF picture"},
+     {"matlab 5.0", "a file of MATLAB"},
+     {"<stata_dta>", "a file of Stata"},
+     {"<!doctype html", "an HTML page"},
      {"<html", "an HTML page"},
      {"<svg", "an SVG picture"},
      {"<?xml", "an XML file"},
      {"{\"", "a JSON file"},
      {"[{", "a JSON file"},
      {"version https://git-lfs", "a pointer of Git LFS: the file itself is elsewhere"}}};
+
+bool is_no_text(std::string_view bytes) {
+  return std::any_of(bytes.begin(), bytes.end(), [](char c) {
+    const auto byte = static_cast<std::uint8_t>(c);
+    return byte < '\t' || byte >= 0x80;
+  });
+}
+
+// A signature in letters could be a word of a text, which has no zero.
+bool has_zeros(std::string_view text) {
+  constexpr std::size_t looked_at = 512;
+  return text.substr(0, looked_at).find('\0') != text.npos;
+}
 
 // A bitmap's header says its size, and the size of a second header.
 bool is_bmp(std::string_view text) {
@@ -118,7 +129,8 @@ std::string_view text_kind(std::string_view text) {
 std::string_view file_kind(std::span<const std::uint8_t> beginning) {
   const std::string_view text(reinterpret_cast<const char*>(beginning.data()), beginning.size());
   for (const Signature& signature : signatures) {
-    if (text.size() > signature.at && text.substr(signature.at).starts_with(signature.bytes))
+    if (text.size() > signature.at && text.substr(signature.at).starts_with(signature.bytes) &&
+        (is_no_text(signature.bytes) || has_zeros(text)))
       return signature.kind;
   }
   if (is_bmp(text)) return "a BMP picture";

@@ -27,6 +27,7 @@ constexpr std::int64_t rows_at_a_time = 4096;
 struct SchemaRequest {
   std::string data, out;
   GuessOptions guess;
+  std::string header = "auto";
   bool made_public = false;
   // The draft whose numbers are paid for from a new ledger; empty: everything is guessed.
   std::string draft, ledger;
@@ -58,7 +59,7 @@ std::string guessed(const SchemaRequest& request) {
   try {
     return guess_schema(request.data, request.guess).to_json();
   } catch (const std::invalid_argument& error) {
-    fail(fmt::format("--label, --user: {}", error.what()));
+    fail(fmt::format("--label, --user, --header: {}", error.what()));
   }
 }
 
@@ -140,6 +141,9 @@ int schema(int argc, const char* const* argv) {
               "COLUMN");
   line.option("--user", request.guess.user, "column that says whose row it is: the privacy unit",
               "COLUMN");
+  line.choice("--header", request.header,
+              "whether the first line has the columns' names; auto: by the rows below it",
+              {"auto", "yes", "no"});
   line.option("--out", request.out, "write the schema here, which publishes what it says", "FILE");
   line.flag("--i-made-this-public", request.made_public,
             "I know what the comments name from elsewhere, or make it public (for --out)");
@@ -151,10 +155,11 @@ int schema(int argc, const char* const* argv) {
   line.option("--delta", request.delta, "the probability that epsilon may fail by", "X");
   line.option("--ledger", request.ledger,
               "count it here; `train --ledger` continues on the same budget", "FILE");
-  for (const char* option : {"--label", "--user", "--i-made-this-public"})
+  for (const char* option : {"--label", "--user", "--header", "--i-made-this-public"})
     line.conflict(option, "--schema-epsilon");
   if (!line.parse(argc, argv)) return 0;
   check(request.epsilon || !line.given("--delta"), "--delta: needs --schema-epsilon");
+  if (request.header != "auto") request.guess.header = request.header == "yes";
   check_request(request);
   const std::string text = request.epsilon ? paid_for(request) : guessed(request);
   if (request.out.empty()) {

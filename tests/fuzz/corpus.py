@@ -101,7 +101,8 @@ def table():
                {"name": "d", "kind": "user"}]
     price = [{"name": "a", "kind": "number", "mean": 1.5, "deviation": 2}, {"name": "c", "kind": "label", "min": 0, "max": 9, "log": True}]
     files = ["a,b,c,d\n0.5,x,no,me\n?,y,yes,you\n", '\ufeffd,c,b,a\r\n"me ""I""",yes, z ,1e-3\r\n\r\nme,no,"q\n,",-7',
-             "a,b,n,c,d\n1,,,no,1\n"]
+             "a,b,n,c,d\n1,,,no,1\n", "# x\na,b,c,d,\n1,x,no,e,\n#\n\x1a", "sep=;\n;a;b;c;d\n0;1;x;no;e\n",
+             "a,b,c,d\nr1,0,x,no,me\nr2,1,y,yes,you\n", ",1990,1991\n0,1,2\n1,3,4\n", "red,a\nblue,b\nred,b\n"]
     for text in files:
         yield b"\0" + text.encode()
         yield json.dumps({"columns": columns}).encode() + b"\0" + text.encode()

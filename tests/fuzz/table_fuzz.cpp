@@ -10,9 +10,15 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "core/error.h"
+#include "nn/data/tables/schema_guess.h"
 #include "nn/data/tables/table_reader.h"
 #include "tests/fuzz/plain_and_gzip.h"
 
@@ -59,6 +65,29 @@ std::optional<Rows> read(const std::string& file, const TableSchema& schema, std
   }
 }
 
+// Calls f with the path of a file in memory.
+template <class F>
+void with_file(const std::string& bytes, const F& f) {
+  const int number = ::memfd_create("fuzz", 0);
+  require(number >= 0 && ::write(number, bytes.data(), bytes.size()) == std::ssize(bytes));
+  f("/proc/self/fd/" + std::to_string(number));
+  ::close(number);
+}
+
+// A guess reads its file, but for labels that are missing.
+void guess(const std::string& path, std::optional<bool> header) {
+  try {
+    const SchemaGuess found = guess_schema(path, {.header = header});
+    require(TableSchema::from_json(found.to_json()).to_json() == found.schema.to_json());
+    require(!header || found.schema.header == *header);
+    require(read_table(path, found.schema).size() > 0);
+  } catch (const std::invalid_argument&) {
+  } catch (const SystemFailure& error) {
+    const std::string_view why = error.what();
+    require(!why.starts_with("table: ") || why.find("a missing value") != why.npos);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -79,5 +108,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!compressed_already(file)) require(rows == read(compressed(file), by, all));
     for (const float x : rows.value_or(Rows())) require(std::isfinite(x));
   }
+  with_file(file, [](const std::string& path) {
+    for (const std::optional<bool> header : {std::optional<bool>(), {true}, {false}})
+      guess(path, header);
+  });
   return 0;
 }

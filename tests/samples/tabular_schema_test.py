@@ -27,6 +27,68 @@ class Schemas(InFolder):
                    "--steps", "2", "--batch-size", "20", "--delta", "1e-3")
 
 
+class OddTables(InFolder):
+    """Tables as other programs write them: from the schema to training and prediction."""
+
+    ROWS = [(k % 40 + 20, "red blue green".split()[k % 3], "yn"[k % 2]) for k in range(60)]
+
+    def lines(self, header, row):
+        return "\n".join([header] + [row.format(k, *fields) for k, fields in enumerate(self.ROWS)]) + "\n"
+
+    def predictions(self, data, model):
+        out = self.path("p.csv")
+        done = self.call("predict", "--model", model, "--data", data, "--out", out)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        with open(out, encoding="utf-8") as file:
+            return file.read()
+
+    def test_each_is_read_from_the_schema_to_predictions(self):
+        plain = self.lines("age,color,y", "{1},{2},{3}")
+        tables = {
+            "plain": plain, "pandas": self.lines(",age,color,y", "{0},{1},{2},{3}"),
+            "R": self.lines('"age","color","y"', '"{0}",{1},"{2}","{3}"'),
+            "repeated": self.lines("age,age,color,y", "{1},5,{2},{3}"),
+            "trailing": self.lines("age,color,y,", "{1},{2},{3},"),
+            "trailing rows": self.lines("age,color,y", "{1},{2},{3},"),
+            "comments": "# made by x\n#\n" + plain + "# the end\n", "excel": "sep=;\n" + plain.replace(",", ";"),
+            "dos": plain.replace("\n", "\r\n") + "\x1a", "mac": plain.replace("\n", "\r"),
+        }
+        found = set()
+        for name, text in tables.items():
+            data, schema, model = self.write(f"{name}.csv", text), self.path(f"{name}.json"), self.path(name)
+            done = self.call("schema", "--data", data, "--out", schema, "--i-made-this-public")
+            self.assertEqual((0, ""), (done.returncode, done.stderr), name)
+            self.train("--data", data, "--schema", schema, "--no-privacy", "--steps", "3", "--batch-size", "60",
+                       "--test", data, "--save", model, "--quiet")
+            found.add(self.predictions(data, model))
+        self.assertEqual(1, len(found))
+        self.assertEqual(61, found.pop().count("\n"))
+
+    def test_an_unclear_header_is_asked_for(self):
+        data = self.write("t.csv", "".join(f"{color} {k},{y}\n" for k, (_, color, y) in enumerate(self.ROWS)))
+        self.refused("--header: schema: .*t.csv: it is unclear whether line 1 has the names of the columns, .*: say "
+                     "--header yes or --header no", "schema", "--data", data)
+        for answer in ("yes", "no"):
+            done = self.call("schema", "--data", data, "--header", answer)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            self.assertIn('  // as it was said, not by the rows\n  "header": ' + ("true" if answer == "yes" else "false"),
+                          done.stdout)
+        self.refused("--header: maybe is not one of auto, yes, no", "schema", "--data", data, "--header", "maybe")
+        self.refused("t.xlsx.csv: not CSV: it looks like a zip archive", "schema", "--data",
+                     self.write("t.xlsx.csv", "PK\3\4"))
+
+    def test_predictions_stay_beside_their_rows(self):
+        schema = {"columns": [{"name": "x", "kind": "number", "min": 0, "max": 9, "missing": 5},
+                              {"name": "y", "kind": "label", "categories": ["y", "n"]}]}
+        data = self.write("t.csv", "x,y\n" + "".join(f"{k % 10},{'yn'[k % 10 > 4]}\n" for k in range(60)))
+        model, path = self.path("m"), self.write("s.json", json.dumps(schema))
+        self.train("--data", data, "--schema", path, "--no-privacy", "--epochs", "20", "--batch-size", "10",
+                   "--test", data, "--save", model, "--quiet")
+        blank = self.predictions(self.write("b.csv", "x\n1\n\n9\n"), model)
+        filled = self.predictions(self.write("f.csv", "x\n1\n5\n9\n"), model)
+        self.assertEqual(filled, blank)
+
+
 class PaidSchemas(InFolder):
     DRAFT = {"columns": [{"name": "x", "kind": "number"}, *SCHEMA["columns"][1:]]}
 

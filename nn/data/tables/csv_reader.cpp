@@ -10,7 +10,9 @@
 
 #include "core/error.h"
 #include "core/io/file_buffer.h"
+#include "nn/data/file_kind.h"
 #include "nn/data/gzip.h"
+#include "nn/data/tables/csv_preamble.h"
 
 namespace sotto {
 
@@ -19,7 +21,8 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{1} << 18;
 // Places in a piece have 32 bits.
 constexpr std::size_t largest_record = std::size_t{1} << 30;
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+// Of Ctrl-Z and line ends that may be the end of the file.
+constexpr std::size_t max_held_bytes = 4096;
 
 struct FileStream : std::istream {
   explicit FileStream(const std::string& path) : std::istream(nullptr), buffer(path) {
@@ -49,13 +52,14 @@ struct Piece {
   std::vector<Record> records;
   std::string error;  // thrown after the records
   bool last = false;
+  char delimiter = ',';
 };
 
 // Owns libcsv's parser. It calls on_field and on_row, which write to the piece.
 class Parser {
  public:
   Parser(std::istream& in, const std::string& name, const CsvOptions& options)
-      : in_(in, name), max_(options.max_record_bytes), bytes_(piece_bytes) {
+      : in_(in, name), options_(options), max_(options.max_record_bytes), bytes_(piece_bytes) {
     const auto delimiter = static_cast<unsigned char>(options.delimiter);
     check(delimiter != 0 && delimiter < 0x80 && !std::strchr("\"\r\n", delimiter),
           "csv: {}: the delimiter is the byte {}", name, delimiter);
@@ -89,10 +93,17 @@ class Parser {
   void parse_more(Piece& piece) {
     const std::size_t got = in_.read(bytes_);
     piece.last = got < bytes_.size();
-    std::string_view text(reinterpret_cast<const char*>(bytes_.data()), got);
-    if (std::exchange(first_, false) && text.starts_with(byte_order_mark)) {
-      text.remove_prefix(byte_order_mark.size());
-    }
+    std::string more(reinterpret_cast<const char*>(bytes_.data()), got);
+    if (std::exchange(first_, false)) skip_preamble(more, piece);
+    if (!piece.error.empty()) return;
+    if (comments_) comment_filter_.filter(more);
+    text_ = std::exchange(held_, {}) + more;
+    // Behind Ctrl-Z there may be more than this piece has.
+    const std::size_t end = end_mark(text_);
+    if (!piece.last && text_.size() - end <= max_held_bytes) held_ = text_.substr(end);
+    if (piece.last || !held_.empty()) text_.resize(end);
+    piece.delimiter = csv_get_delim(&csv_);
+    const std::string_view text = text_;
     // The callbacks are called from C, where an exception would not clean up.
     piece.text.reserve(piece.text.size() + csv_.entry_pos + text.size());
     piece.ends.reserve(piece.ends.size() + text.size() + 1);
@@ -102,6 +113,20 @@ class Parser {
     if (fault_ != Fault::none) {
       piece.error = fmt::format("csv: {}: line {}: {}", in_.name(), record_line_, reason());
     }
+  }
+
+  // Takes what is no record from the beginning of the file.
+  void skip_preamble(std::string& beginning, Piece& piece) {
+    const std::string_view kind = file_kind(std::span(bytes_).first(beginning.size()));
+    if (!kind.empty()) {
+      piece.error = fmt::format("csv: {}: not CSV: it looks like {}", in_.name(), kind);
+      return;
+    }
+    const CsvPreamble preamble = csv_preamble(beginning, options_.delimiter);
+    csv_set_delim(&csv_, static_cast<unsigned char>(preamble.delimiter));
+    comments_ = preamble.comments;
+    line_ = record_line_ = 1 + preamble.lines;
+    beginning.erase(0, preamble.bytes);
   }
 
   void feed(std::string_view text, bool last) {
@@ -137,7 +162,8 @@ class Parser {
       case Fault::open: return fmt::format("field {}: the quote is not closed", found_ + 1);
       case Fault::size: return fmt::format("a record of more than {} bytes", max_);
       case Fault::fields:
-        return fmt::format("{} fields, but {} in the first record", found_, fields_);
+        return fmt::format("{} fields, but {} in the {} record", found_, row_fields_,
+                           row_fields_ == fields_ ? "first" : "second");
       default: return "no memory for a field";
     }
   }
@@ -165,14 +191,42 @@ class Parser {
     if (end == '\n' && std::exchange(after_cr_, false)) return;  // the rest of a CRLF
     after_cr_ = end == '\r';
     ++line_;
+    if (comments_ && is_comment()) return drop_comment();
+    if (fields_ == 1 && record_fields() == 0)  // no empty line, but an empty field
+      piece_->ends.push_back(static_cast<std::uint32_t>(piece_->text.size()));
     const std::size_t fields = record_fields();
     if (fields > 0) {
-      if (fields_ == 0) fields_ = fields;
-      if (fields != fields_) return refuse(Fault::fields);
+      if (!fits(fields)) return refuse(Fault::fields);
       if (record_bytes() > max_) return refuse(Fault::size);
       piece_->records.push_back({piece_->ends.size(), record_line_});
     }
     record_line_ = line_;
+  }
+
+  // Whether the record is what CommentFilter leaves of a comment.
+  bool is_comment() const {
+    return record_fields() == 1 && record_bytes() == 2 && piece_->text.ends_with('#');
+  }
+  void drop_comment() {
+    piece_->text.pop_back();
+    piece_->ends.pop_back();
+    record_line_ = line_;
+  }
+
+  // Whether a record may have so many fields; notes those of the first two.
+  bool fits(std::size_t fields) {
+    if (fields_ == 0) {
+      fields_ = fields;
+      const std::size_t before = fields == 1 ? 0 : piece_->ends.end()[-2];
+      header_ends_empty_ = fields > 1 && piece_->ends.back() == before;
+      return true;
+    }
+    if (row_fields_ == 0 && options_.ragged_header &&
+        (fields == fields_ + 1 || (header_ends_empty_ && fields + 1 == fields_))) {
+      row_fields_ = fields;
+    }
+    if (row_fields_ == 0) row_fields_ = fields_;
+    return fields == row_fields_;
   }
 
   static void on_field(void* text, std::size_t bytes, void* parser) {
@@ -182,14 +236,21 @@ class Parser {
 
   csv_parser csv_{};
   GzipReader in_;
+  CsvOptions options_;
   std::size_t max_;
   std::vector<std::uint8_t> bytes_;
+  std::string text_;  // what is parsed of them
+  std::string held_;  // from Ctrl-Z on: the next bytes tell whether it is the end
+  bool comments_ = false;
+  CommentFilter comment_filter_;
   Piece* piece_ = nullptr;
   bool first_ = true;
   bool quotes_ = false;  // whether there has been one: else no field has a line end
   bool after_cr_ = false;
   std::int64_t line_ = 1, record_line_ = 1;
-  std::size_t fields_ = 0;  // of the first record
+  std::size_t fields_ = 0;      // of the first record
+  std::size_t row_fields_ = 0;  // of the others
+  bool header_ends_empty_ = false;
   Fault fault_ = Fault::none;
   std::size_t found_ = 0;  // the number of fields at the fault
 };
@@ -258,6 +319,8 @@ bool CsvReader::next() {
 std::span<const std::string_view> CsvReader::fields() const { return state_->fields; }
 
 const std::string& CsvReader::name() const { return state_->name; }
+
+char CsvReader::delimiter() const { return state_->piece->delimiter; }
 
 std::int64_t CsvReader::line() const {
   return state_->at == 0 ? 0 : state_->piece->records[state_->at - 1].line;

@@ -15,16 +15,23 @@ struct CsvOptions {
   char delimiter = ',';
   // The limit of a record's size: the bytes of its fields, and one more for each.
   std::size_t max_record_bytes = std::size_t{1} << 20;
+  // The first record may have one field less than the others, as R writes a table with names of
+  // rows, or one more, an empty one at its end.
+  bool ragged_header = false;
 };
 
 // Streams the records of a CSV file (RFC 4180), plain or gzip-compressed. Quotes surround fields
 // that hold delimiters, line ends or quotes, which are doubled. Lines end with LF, CR or both.
-// Empty lines, a byte-order mark, and the spaces and tabs around a field are skipped. A thread
-// parses the next piece of the file while one is used.
+// A byte-order mark, comments (csv_preamble.h) and Excel's `sep=;`, which says the delimiter, at
+// the beginning, Ctrl-Z at the end, empty lines, and the spaces and tabs around a field are
+// skipped. In a file that begins with a comment later lines that begin with '#' are comments, too.
+// Behind a first record of one field an empty line is a record with an empty field. A thread parses
+// the next piece of the file while one is used.
 //
-// Every member throws SystemFailure, with file and line, for a file that cannot be read, and, when
-// the records before have been returned, for a quote that is not closed, one within a field, a
-// zero byte, a record above the limit, and one with more or fewer fields than the first.
+// Every member throws SystemFailure, with file and line, for a file that cannot be read or is of
+// another kind, and, when the records before have been returned, for a quote that is not closed,
+// one within a field, a zero byte, a record above the limit, and one with more or fewer fields than
+// the first.
 class CsvReader {
  public:
   // Throws std::invalid_argument for a delimiter that is a quote, a line end or not ASCII.
@@ -42,6 +49,9 @@ class CsvReader {
   // The line, from 1, in which the record begins.
   std::int64_t line() const;
   const std::string& name() const;
+  // The delimiter of the records so far: the file's first line may say another one than the
+  // options.
+  char delimiter() const;
 
  private:
   struct State;

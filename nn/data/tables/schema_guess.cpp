@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <string_view>
 
@@ -11,6 +12,8 @@
 #include "core/io/utf8.h"
 #include "nn/data/tables/csv_reader.h"
 #include "nn/data/tables/field_text.h"
+#include "nn/data/tables/header_guess.h"
+#include "nn/data/tables/table_records.h"
 
 namespace sotto {
 
@@ -26,6 +29,7 @@ using Texts = std::set<std::string, std::less<>>;
 // The values of a column.
 struct Values {
   std::string name;
+  std::string ignored = {};  // why, if it is in any case
   bool numbers = true;
   double min = std::numeric_limits<double>::infinity();
   double max = -min;
@@ -58,48 +62,100 @@ struct Values {
   }
 };
 
-// The delimiter with which the first records have most fields.
-char guess_delimiter(const std::string& path) {
+// The delimiter with which the first records have most fields, or the one that the file states.
+char guess_delimiter(const std::string& path, bool ragged_header) {
   constexpr int records = 100;
   char best = ',';
   std::size_t most = 1;
   for (const char delimiter : {',', '\t', ';', '|'}) {
     std::size_t fields = 0;
+    char used = delimiter;
     try {
-      CsvReader csv(path, {.delimiter = delimiter});
+      CsvReader csv(path, {.delimiter = delimiter, .ragged_header = ragged_header});
       for (int k = 0; k < records && csv.next(); ++k) fields = csv.fields().size();
+      used = csv.delimiter();
     } catch (const SystemFailure&) {
       continue;  // not this one; the whole file is read again
     }
     if (fields > most) {
       most = fields;
-      best = delimiter;
+      best = used;
     }
   }
-  return best;
+  return most == 1 && !ragged_header ? guess_delimiter(path, true) : best;
 }
 
-bool is_header(std::span<const std::string_view> fields) {
-  const Texts names(fields.begin(), fields.end());
-  return names.size() == fields.size() &&
-         std::none_of(fields.begin(), fields.end(), [](std::string_view name) {
-           return name.empty() || parse_number(name) || !valid_utf8(name);
-         });
+// Decides whether the first record is a header.
+void decide_header(const TableRecords& records, std::span<const ColumnBelow> below,
+                   std::span<const std::int64_t> repeats, SchemaGuess& guess) {
+  const HeaderGuess by_rows = guess_header(below, std::ssize(repeats));
+  check(by_rows.header.has_value(),
+        "schema: {}: it is unclear whether line {} has the names of the columns, since {}: say "
+        "--header yes or --header no (GuessOptions::header)",
+        records.name(), records.first_line(), by_rows.why);
+  guess.schema.header = *by_rows.header;
+  guess.header_note = "decided by all rows: " + by_rows.why;
+  if (guess.schema.header && !repeats.empty())
+    throw SystemFailure(
+        fmt::format("schema: {}: line {} has the names of line {} again: the file "
+                    "is several tables, one behind the other",
+                    records.name(), repeats[0], records.first_line()));
 }
 
-std::vector<Values> read_values(const std::string& path, TableSchema& schema) {
-  CsvReader csv(path, {.delimiter = schema.delimiter});
-  bool row = csv.next();
-  std::vector<Values> all;
-  schema.header = row && is_header(csv.fields());
-  for (const std::string_view name : csv.fields()) {
-    all.push_back({schema.header ? std::string(name) : fmt::format("column_{}", all.size() + 1)});
+// Names the columns. One without a name of its own is ignored.
+void name_columns(const TableRecords& records, bool header, std::vector<Values>& all) {
+  const std::vector<ColumnName> names = column_names(records.first());
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (!header) {
+      all[k].name = fmt::format("column_{}", k + 1);
+      continue;
+    }
+    all[k].name = names[k].name;
+    if (names[k].unnamed) all[k].ignored = "ignored: it has no name";
+    if (names[k].repeated) all[k].ignored = "ignored: another column has its name";
+    if (!valid_utf8(names[k].name))
+      throw SystemFailure(
+          fmt::format("schema: {}: line {}: the name {} is not UTF-8, as all text "
+                      "is to be (iconv converts files)",
+                      records.name(), records.first_line(), shown(names[k].name)));
   }
-  if (schema.header) row = csv.next();
-  if (!row) throw SystemFailure(fmt::format("schema: {}: no rows", path));
-  for (; row; row = csv.next()) {
-    for (std::size_t k = 0; k < all.size(); ++k) all[k].take(csv.fields()[k]);
+}
+
+std::vector<Values> read_values(const std::string& path, std::optional<bool> header,
+                                SchemaGuess& guess) {
+  TableRecords records(std::make_unique<CsvReader>(
+      path, CsvOptions{.delimiter = guess.schema.delimiter, .ragged_header = true}));
+  std::vector<Values> all(records.first().size());
+  std::vector<ColumnBelow> below(records.first().begin(), records.first().end());
+  std::vector<std::int64_t> repeats;
+  const auto take_row = [&] {
+    for (std::size_t k = 0; k < all.size(); ++k) all[k].take(records.fields()[k]);
+  };
+  bool rows = false;
+  for (; records.next(); rows = true) {
+    take_row();
+    const bool again = std::ranges::equal(records.fields(), records.first());
+    if (again) repeats.push_back(records.line());
+    for (std::size_t k = 0; k < all.size() && !again; ++k) below[k].take(records.fields()[k]);
   }
+  if (!rows) throw SystemFailure(fmt::format("schema: {}: no rows", path));
+  if (all.size() == 1)
+    throw SystemFailure(
+        fmt::format("schema: {}: one column, without a comma, a tabulator, a "
+                    "semicolon or a bar between fields: there is no input",
+                    path));
+  if (header) {
+    guess.schema.header = *header;
+    guess.header_note = "as it was said, not by the rows";
+  } else {
+    decide_header(records, below, repeats, guess);
+  }
+  if (!guess.schema.header) {
+    records.take_first();
+    records.next();
+    take_row();
+  }
+  name_columns(records, guess.schema.header, all);
   return all;
 }
 
@@ -137,8 +193,17 @@ std::string label_column(const Values& values, TableColumn& column) {
       values.texts.size());
 }
 
+// The last column with a name of its own and a value.
+std::string default_label(const std::vector<Values>& all) {
+  const auto label = std::find_if(all.rbegin(), all.rend(), [](const Values& values) {
+    return values.ignored.empty() && (!values.texts.empty() || !values.missing.empty());
+  });
+  return label == all.rend() ? all.back().name : label->name;
+}
+
 // Sets the column's kind, and returns what had to be read for that.
 std::string input_column(const Values& values, TableColumn& column) {
+  if (!values.ignored.empty()) return values.ignored;
   if (values.texts.size() + (values.empty ? 1 : 0) <= 1) return "ignored: all rows have one value";
   if (values.numbers && values.min < values.max) {
     column.kind = ColumnKind::number;
@@ -163,10 +228,10 @@ std::string input_column(const Values& values, TableColumn& column) {
 
 SchemaGuess guess_schema(const std::string& path, const GuessOptions& options) {
   SchemaGuess guess;
-  guess.schema.delimiter = guess_delimiter(path);
-  std::vector<Values> all = read_values(path, guess.schema);
+  guess.schema.delimiter = guess_delimiter(path, /*ragged_header=*/false);
+  std::vector<Values> all = read_values(path, options.header, guess);
   guess.schema.missing = guess_missing(all);
-  const std::string label = options.label.empty() ? all.back().name : options.label;
+  const std::string label = options.label.empty() ? default_label(all) : options.label;
   for (const std::string& name : {label, options.user}) {
     check(name.empty() || std::any_of(all.begin(), all.end(),
                                       [&](const Values& values) { return values.name == name; }),

@@ -2,6 +2,7 @@
 // a guess must know its ranges and categories from elsewhere, or make them public knowingly.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace sotto {
 struct GuessOptions {
   std::string label = {};  // the label's column; the last one if left out
   std::string user = {};   // the user's column; none if left out
+  // Whether the first record has the names of the columns; by the rows if left out.
+  std::optional<bool> header = {};
 };
 
 // A proposal, and what it was read from.
@@ -20,18 +23,25 @@ struct SchemaGuess {
   TableSchema schema = {};  // the proposal
   // For each column, what had to be read from the data to guess it.
   std::vector<std::string> notes = {};
+  // By what it was decided whether there is a header.
+  std::string header_note = {};
 
   // The schema's JSON form with the notes as comments.
-  std::string to_json() const { return schema.to_json(notes); }
+  std::string to_json() const { return schema.to_json(notes, header_note); }
 };
 
-// Reads a CSV or TSV file, plain or gzip-compressed, whole. The first record is a header if none of
-// its fields is a number or empty, and they differ; else columns are called column_1, column_2 and
-// so on. A column of numbers is one of kind `number`, with the range of its values and the middle
-// of it for missing ones. Texts are of kind `category` if at most 100 differ, and else ignored, as
-// are columns of one value. A label of at most 20 numbers, or of texts, has classes. Throws
-// SystemFailure for malformed CSV and for a file without rows, and std::invalid_argument for a
-// column in the options that is not there, and for a label of one class or of too many.
+// Reads a CSV or TSV file, plain or gzip-compressed, whole. The first record is a header if it
+// differs in kind from what is below it: names above columns of numbers or dates, nothing above
+// numbers of rows; or if it has several usual names. It is none if it has numbers above numbers, or
+// texts that occur below again. Columns without header are called column_1, column_2 and so on; in
+// one, a column without a name or with a repeated one is called as pandas does, "Unnamed: 3" or
+// "age.1", and ignored. A column of numbers is one of kind `number`, with the range of its values
+// and the middle of it for missing ones. Texts are of kind `category` if at most 100 differ, and
+// else ignored, as are columns of one value. A label of at most 20 numbers, or of texts, has
+// classes; the default is the last column with a name of its own. Throws SystemFailure for
+// malformed CSV, for a file without rows, and for one that has its header again;
+// std::invalid_argument for a column in the options that is not there, for a label of one class or
+// of too many, and where the rows do not tell whether the first record is a header.
 SchemaGuess guess_schema(const std::string& path, const GuessOptions& options = {});
 
 }  // namespace sotto

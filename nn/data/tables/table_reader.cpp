@@ -13,6 +13,7 @@
 #include "core/join.h"
 #include "nn/data/tables/csv_reader.h"
 #include "nn/data/tables/field_text.h"
+#include "nn/data/tables/table_records.h"
 
 namespace sotto {
 
@@ -54,18 +55,21 @@ struct Rows {
 class TableReader::Encoder {
  public:
   Encoder(std::unique_ptr<CsvReader> csv, const TableSchema& schema, const TableOptions& options)
-      : csv_(std::move(csv)),
+      : records_(std::move(csv)),
         schema_(schema),
         options_(options),
         classes_(!schema.classes().empty()) {
     for (const TableColumn& column : schema_.columns) add_place(column);
-    if (schema_.header) read_header();
+    if (schema_.header)
+      read_header();
+    else
+      records_.take_first();
   }
 
   Dataset next(std::int64_t max_rows) {
-    check(max_rows >= 1, "table: {}: {} rows at a time", csv_->name(), max_rows);
+    check(max_rows >= 1, "table: {}: {} rows at a time", records_.name(), max_rows);
     Rows rows;
-    while (rows.count < max_rows && csv_->next()) encode(rows);
+    while (rows.count < max_rows && records_.next()) encode(rows);
     return dataset(rows);
   }
 
@@ -92,20 +96,24 @@ class TableReader::Encoder {
   }
 
   void read_header() {
-    if (!csv_->next()) {
-      throw SystemFailure(fmt::format("table: {}: no header line", csv_->name()));
+    if (records_.first().empty()) {
+      throw SystemFailure(fmt::format("table: {}: no header line", records_.name()));
     }
     const auto refuse = [&](const char* what, std::string_view name) {
-      throw SystemFailure(fmt::format("table: {}: line {}: the header {} {}", csv_->name(),
-                                      csv_->line(), what, shown(name)));
+      throw SystemFailure(fmt::format("table: {}: line {}: the header {} {}", records_.name(),
+                                      records_.first_line(), what, shown(name)));
     };
     std::set<std::string, std::less<>> found;
-    for (const std::string_view name : csv_->fields()) {
+    const std::vector<ColumnName> names = column_names(records_.first());
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      const std::string& name = names[k].name;
       const auto place = std::find_if(places_.begin(), places_.end(),
                                       [&](const Place& p) { return p.column->name == name; });
-      if (place == places_.end()) refuse("has a column that the schema does not know:", name);
-      if (!found.emplace(name).second) refuse("has twice the column", name);
-      fields_.push_back(is_read(*place->column) ? &*place : nullptr);
+      const bool known = place != places_.end();
+      if (!known && names[k].repeated) refuse("has twice the column", records_.first()[k]);
+      if (!known && !names[k].unnamed) refuse("has a column that the schema does not know:", name);
+      if (known) found.insert(name);
+      fields_.push_back(known && is_read(*place->column) ? &*place : nullptr);
     }
     for (const TableColumn& column : schema_.columns) {
       if (is_read(column) && !found.contains(column.name)) refuse("lacks the column", column.name);
@@ -114,12 +122,12 @@ class TableReader::Encoder {
 
   // Without a header the fields are the schema's columns, but for a label to be predicted.
   void map_by_position() {
-    const std::size_t all = places_.size(), got = csv_->fields().size();
+    const std::size_t all = places_.size(), got = records_.fields().size();
     const bool no_label = !options_.labels && got + 1 == all;
     if (got != all && !no_label) {
       throw SystemFailure(
-          fmt::format("table: {}: line {}: {} fields, but the schema has {} columns", csv_->name(),
-                      csv_->line(), got, all));
+          fmt::format("table: {}: line {}: {} fields, but the schema has {} columns",
+                      records_.name(), records_.line(), got, all));
     }
     for (Place& place : places_) {
       if (no_label && place.column->kind == ColumnKind::label) continue;
@@ -129,7 +137,7 @@ class TableReader::Encoder {
 
   void encode(Rows& rows) {
     if (fields_.empty()) map_by_position();
-    const std::span<const std::string_view> texts = csv_->fields();
+    const std::span<const std::string_view> texts = records_.fields();
     ++rows.count;
     rows.inputs.resize(static_cast<std::size_t>(rows.count * width_));
     rows.indices.resize(static_cast<std::size_t>(rows.count * indices_));
@@ -203,8 +211,8 @@ class TableReader::Encoder {
   template <class... Args>
   [[noreturn]] void refuse(const TableColumn& column, fmt::format_string<const Args&...> text,
                            const Args&... args) const {
-    throw SystemFailure(fmt::format("table: {}: line {}, column {}: {}", csv_->name(), csv_->line(),
-                                    column.name, fmt::format(text, args...)));
+    throw SystemFailure(fmt::format("table: {}: line {}, column {}: {}", records_.name(),
+                                    records_.line(), column.name, fmt::format(text, args...)));
   }
 
   Dataset dataset(Rows& rows) const {
@@ -220,7 +228,7 @@ class TableReader::Encoder {
     return data;
   }
 
-  std::unique_ptr<CsvReader> csv_;
+  TableRecords records_;
   TableSchema schema_;
   TableOptions options_;
   bool classes_;  // whether the label has classes
@@ -234,7 +242,7 @@ namespace {
 
 CsvOptions csv_options(const TableSchema& schema) {
   schema.validate();
-  return {.delimiter = schema.delimiter};
+  return {.delimiter = schema.delimiter, .ragged_header = true};
 }
 
 }  // namespace

@@ -86,9 +86,10 @@ struct TableSchema {
   // Reads a schema in which numbers may lack range, mean and deviation, and columns of kind
   // category their list, which release_schema() finds (dp/engine/private_schema.h).
   static TableSchema load_draft(const std::string& path);
-  // The JSON form, with a line for each column, each behind its comment if there is one: equal
-  // schemas have equal texts.
-  std::string to_json(const std::vector<std::string>& comments = {}) const;
+  // The JSON form, with a line for each column, each behind its comment if there is one, as
+  // `header` is behind `header_comment`: equal schemas have equal texts.
+  std::string to_json(const std::vector<std::string>& comments = {},
+                      const std::string& header_comment = {}) const;
 
   // `where` begins the errors.
   void validate(const std::string& where = "schema") const;

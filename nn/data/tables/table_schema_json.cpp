@@ -223,11 +223,12 @@ TableSchema TableSchema::load_draft(const std::string& path) {
   return draft;
 }
 
-std::string TableSchema::to_json(const std::vector<std::string>& comments) const {
+std::string TableSchema::to_json(const std::vector<std::string>& comments,
+                                 const std::string& header_comment) const {
   validate();
-  std::string text =
-      fmt::format("{{\n  \"delimiter\": {},\n  \"header\": {},\n  \"missing\": {},\n",
-                  quoted(std::string(1, delimiter)), header, quoted(missing));
+  std::string text = fmt::format("{{\n  \"delimiter\": {},\n", quoted(std::string(1, delimiter)));
+  if (!header_comment.empty()) text += "  // " + printable(header_comment) + '\n';
+  text += fmt::format("  \"header\": {},\n  \"missing\": {},\n", header, quoted(missing));
   text += "  \"columns\": [\n";
   for (std::size_t k = 0; k < columns.size(); ++k) {
     if (k < comments.size()) text += "    // " + printable(comments[k]) + '\n';

@@ -60,7 +60,10 @@ std::string written(const std::string& field, char delimiter, PublicRandom& rand
 }
 
 std::string written(const std::vector<Record>& records, char delimiter, PublicRandom& random) {
-  const Record ends{"\n", "\r\n", "\r", "\n\n", "\r\n\r\n"};
+  // In a file of one column an empty line is a record.
+  const Record ends = !records.empty() && records[0].size() == 1
+                          ? Record{"\n", "\r\n", "\r"}
+                          : Record{"\n", "\r\n", "\r", "\n\n", "\r\n\r\n"};
   std::string file = random.below(2) == 0 ? "" : "\xef\xbb\xbf";
   for (const Record& record : records) {
     for (std::size_t k = 0; k < record.size(); ++k) {
@@ -101,10 +104,96 @@ TEST_CASE("records of a file of many pieces are read whole, wherever a piece end
 
 TEST_CASE("a record's line is the one in which it begins") {
   CHECK(lines("a,b\n1,2\n3,4") == std::vector<std::int64_t>{1, 2, 3});
-  CHECK(lines("a\r\n\r\n\"1\r\n2\n3\"\r4\n\n5\n") == std::vector<std::int64_t>{1, 3, 6, 8});
+  CHECK(lines("a,b\r\n\r\n\"1\r\n2\n3\",\r4,\n\n5,\n") == std::vector<std::int64_t>{1, 3, 6, 8});
   std::string file = "\"a\nb\"\n";
   for (int k = 0; k < 100'000; ++k) file += "value\n";
   CHECK(lines(file).back() == 100'002);
+}
+
+TEST_CASE("in a file of one column an empty line is a record, behind the first one") {
+  const std::string file = "\n\nx\n1\n\n\"\"\n2\r\n\r\n \n3";
+  const std::vector<Record> records{{"x"}, {"1"}, {""}, {""}, {"2"}, {""}, {""}, {"3"}};
+  CHECK(read(file) == records);
+  CHECK(lines(file) == std::vector<std::int64_t>{3, 4, 5, 6, 7, 8, 9, 10});
+  CHECK(read("# a comment\nx\n# another\n1\n\n2\n") ==
+        std::vector<Record>{{"x"}, {"1"}, {""}, {"2"}});
+}
+
+TEST_CASE("a file that begins with a comment has comments, and others have none") {
+  const std::vector<Record> records{{"a", "b"}, {"1", "2"}, {"3", "4"}};
+  for (const char* file :
+       {"# made by x\na,b\n1,2\n3,4\n", "\xef\xbb\xbf#\n#x \"y\"\n\n#\na,b\n1,2\n3,4\n",
+        "#x\r\n\r\na,b\r\n#,\"\r\n1,2\r\n3,4\r\n#end, of, it", "#x\ra,b\r1,2\r#\r3,4\r",
+        "# 1, 2, 3\na,b\n1,2\n3,4\n", "# made, by\na,b\n1,2\n3,4"}) {
+    CAPTURE(file);
+    CHECK(read(file) == records);
+  }
+  CHECK(read("#a,b\n1,2\n") == std::vector<Record>{{"#a", "b"}, {"1", "2"}});
+  CHECK(read("# a,b\n1,2\n") == std::vector<Record>{{"# a", "b"}, {"1", "2"}});
+  CHECK(read("##x\n#a,b\nc,d\n#y\ne,f\n") ==
+        std::vector<Record>{{"#a", "b"}, {"c", "d"}, {"e", "f"}});
+  CHECK(read("a,b\n#1,2\n") == std::vector<Record>{{"a", "b"}, {"#1", "2"}});
+  CHECK(read("#x\na,b\n\"#1\",2\n\"x\n#y\",3\n") ==
+        std::vector<Record>{{"a", "b"}, {"#1", "2"}, {"x\n#y", "3"}});
+  CHECK(read("#1\n#2") == std::vector<Record>{{"#1"}, {"#2"}});
+  CHECK(lines("# x\n# y\na,b\n# z\n1,2\n") == std::vector<std::int64_t>{3, 5});
+  CHECK(refuses("# x\na,b\n# z\n1,2,3\n", "line 4: 3 fields, but 2 in the first record"));
+  std::string long_file = "#\na,b\n";
+  std::vector<Record> many{{"a", "b"}};
+  for (int k = 0; k < 50'000; ++k) {
+    long_file += k % 3 == 0 ? "# a \"comment\", of a length\n" : "1,\"x\n#y\"\n";
+    if (k % 3 != 0) many.push_back({"1", "x\n#y"});
+  }
+  CHECK(read(long_file) == many);
+}
+
+TEST_CASE("the first line may say the delimiter, as Excel writes it") {
+  const std::vector<Record> records{{"a", "b"}, {"1,5", "2"}};
+  for (const char* first :
+       {"sep=;\n", "\xef\xbb\xbfsep=;\r\n", "\"sep=;\"\r", "SEP=;\n# comment\n"})
+    CHECK(read(std::string(first) + "a;b\n1,5;2\n") == records);
+  std::istringstream in("sep=\t\na\tb\n");
+  CsvReader tabs(in, "t");
+  CHECK((tabs.next() && tabs.fields().size() == 2 && tabs.delimiter() == '\t' && tabs.line() == 2));
+  CHECK(refuses("sep=\"\n1\n", "line 1: field 1: a quote within a field"));
+  CHECK(read("sep=ab,c\n") == std::vector<Record>{{"sep=ab", "c"}});
+}
+
+TEST_CASE("Ctrl-Z is no text at the end of a file") {
+  const std::vector<Record> records{{"a", "b"}, {"1", "2"}};
+  for (const std::string end :
+       {"\x1a", "\n\x1a", "\r\n\x1a\r\n", "\n\x1a\x1a\x1a", "\n\n\x1a\n\x1a\n"})
+    CHECK(read("a,b\n1,2" + end) == records);
+  CHECK(read("x\n1\n\x1a") == std::vector<Record>{{"x"}, {"1"}});
+  CHECK(read("a,b\n1,\x1a\n1,2\n")[1][1] == "\x1a");
+  // Where a piece ends within what may be the end.
+  for (std::size_t fill = (1 << 18) - 12; fill < (1 << 18) + 4; ++fill) {
+    const std::string begin = "a,b\n" + std::string(fill - 8, 'x') + ",y\n";
+    CHECK(read(begin + "\x1a\r\n\x1a").size() == 2);
+    CHECK(read(begin + "\x1a,\x1a\n").size() == 3);
+  }
+}
+
+TEST_CASE("a header may have one field less than the rows, or one more that is empty, if asked") {
+  const CsvOptions ragged{.ragged_header = true};
+  CHECK(read("a,b\nx,1,2\ny,3,4\n", ragged).size() == 3);
+  CHECK(read("a,b,\n1,2\n3,4\n", ragged).size() == 3);
+  CHECK(refuses("a,b,c\n1,2\n", "line 2: 2 fields, but 3 in the first record", ragged));
+  CHECK(refuses("a,b\n1,2,3,4\n", "line 2: 4 fields, but 2 in the first record", ragged));
+  CHECK(refuses("a,b\n1,2\n1,2,3\n", "line 3: 3 fields, but 2 in the first record", ragged));
+  CHECK(refuses("a,b\n1,2,3\n1,2\n", "line 3: 2 fields, but 3 in the second record", ragged));
+  CHECK(refuses("a,b,\n1,2\n", "line 2: 2 fields, but 3 in the first record"));
+}
+
+TEST_CASE("a file of another kind is refused by what it looks like") {
+  std::string utf16 = "\xff\xfe";
+  for (const char c : std::string("a,b\n1,2\n")) utf16 += {c, '\0'};
+  CHECK(refuses(utf16, "not CSV: it looks like text in UTF-16, which `iconv"));
+  CHECK(refuses(utf16.substr(2), "not CSV: it looks like text in UTF-16"));
+  CHECK(refuses("PK\3\4", "not CSV: it looks like a zip archive, as .xlsx"));
+  CHECK(refuses("<html>", "not CSV: it looks like an HTML page"));
+  CHECK(refuses("{\"a\": 1}\n", "not CSV: it looks like a JSON file"));
+  CHECK(refuses(gzipped(gzipped("a,b\n")), "not CSV: it looks like a gzip-compressed file"));
 }
 
 TEST_CASE("an empty file has no records") {

@@ -37,6 +37,7 @@ TEST_CASE("kinds, ranges and categories are those of the values, and each note s
   const SchemaGuess found = guess(rows(150));
   CHECK(found.to_json() == R"({
   "delimiter": ",",
+  // decided by all rows: columns 1, 3 of the first line differ in kind from all values below
   "header": true,
   "missing": "?",
   "columns": [
@@ -78,9 +79,53 @@ TEST_CASE("delimiter, header and the text of missing values are guessed") {
 }
 
 TEST_CASE("a text that is missing elsewhere is a category where another text is the table's") {
-  const TableSchema found = guess("a,b\n?,x\n?,None\nq,x\n").schema;
+  const TableSchema found = guess("a,b\n?,x\n?,None\nq,x\n", {.header = true}).schema;
   CHECK(found.missing == "?");
   CHECK(found.classes() == std::vector<std::string>{"None", "x"});
+}
+
+TEST_CASE("columns without a name of their own are ignored, and read by the schema") {
+  const std::string expected = guess("age,color,y\n31,red,a\n40,blue,b\n").schema.to_json();
+  const auto ignoring = [&](const std::string& file, std::vector<std::size_t> columns) {
+    SchemaGuess found = guess(file);
+    for (const std::size_t k : columns) {
+      CHECK(found.notes[k].starts_with("ignored: "));
+      CHECK(found.schema.columns[k].kind == ColumnKind::ignore);
+      found.schema.columns.erase(found.schema.columns.begin() + static_cast<std::ptrdiff_t>(k));
+      found.notes.erase(found.notes.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+    return found.schema.to_json() == expected;
+  };
+  CHECK(ignoring(",age,color,y\n0,31,red,a\n1,40,blue,b\n", {0}));
+  CHECK(ignoring(
+      "\"\",\"age\",\"color\",\"y\"\n\"r1\",31,\"red\",\"a\"\n\"r2\",40,\"blue\",\"b\"\n", {0}));
+  CHECK(ignoring("age,color,y\nr1,31,red,a\nr2,40,blue,b\n", {0}));  // as R's write.table
+  CHECK(ignoring("age,color,y,\n31,red,a,\n40,blue,b,\n", {3}));
+  CHECK(ignoring("age,color,y\n31,red,a,\n40,blue,b,\n", {3}));
+  CHECK(ignoring("age,color,y,,\n31,red,a,,\n40,blue,b,,\n", {4, 3}));
+  CHECK(ignoring("age,age,color,y\n31,1,red,a\n40,2,blue,b\n", {1}));
+  CHECK(ignoring("age,color,y,y\n31,red,a,a\n40,blue,b,b\n", {3}));
+  CHECK(ignoring("# made by x\nage,color,y\n31,red,a\n40,blue,b\n", {}));
+  CHECK(ignoring("age,color,y\n31,red,a\n40,blue,b\n\x1a", {}));
+  const SchemaGuess excel = guess("sep=;\nage;y\n3,1;a\n4,2;b\n5,3;a\n", {.header = true});
+  CHECK(excel.schema.delimiter == ';');
+  CHECK(guess("sep=:\nage:color:y\n31:red:a\n40:blue:b\n").schema.delimiter == ':');
+  CHECK(guess(",x,y\n0,31,a\n1,40,b\n2,7,a\n", {.label = "y", .user = "Unnamed: 0"})
+            .schema.has_users());
+}
+
+TEST_CASE("without a header the label is the last column that has values") {
+  CHECK(guess("31,red,a,\n40,blue,b,\n33,red,a,\n").schema.label().name == "column_3");
+}
+
+TEST_CASE("the header is what the options say, and the schema says so") {
+  const SchemaGuess found = guess("red,a\nblue,b\nred,c\n", {.header = true});
+  CHECK(found.schema.columns[0].name == "red");
+  CHECK(found.to_json().find("  // as it was said, not by the rows\n  \"header\": true") !=
+        std::string::npos);
+  CHECK_FALSE(guess("age,y\n31,a\n40,b\n", {.header = false}).schema.header);
+  CHECK(throws([] { guess("one,a\ntwo,b\n"); },
+               "unclear whether line 1 has the names of the columns"));
 }
 
 TEST_CASE("a label of many numbers is a number, and a missing label is noted") {
@@ -96,6 +141,16 @@ TEST_CASE("a guess is refused where there is no row, column or class") {
   CHECK(throws<SystemFailure>([] { guess("a,b\n"); }, "no rows"));
   CHECK(throws<SystemFailure>([] { guess(""); }, "no rows"));
   CHECK(throws<SystemFailure>([] { guess("a,b\n1\n"); }, "line 2: 1 fields"));
+  CHECK(throws<SystemFailure>([] { guess("a b\n1 2\n"); }, "one column, without a comma"));
+  CHECK(throws<SystemFailure>(
+      [] {
+        guess(
+            "gr\xf6\xdf"
+            "e,y\n1,a\n2,b\n");
+      },
+      "line 1: the name 'gr\\xf6\\xdf"
+      "e' is not UTF-8"));
+  CHECK(throws<SystemFailure>([] { guess("PK\3\4"); }, "it looks like a zip archive, as .xlsx"));
   CHECK(throws([] { guess(rows(9), {.label = "income"}); }, "no column income"));
   CHECK(throws([] { guess(rows(9), {.user = "who"}); }, "no column who"));
   CHECK(throws([] { guess(rows(9), {.label = "constant"}); }, "the label constant has 1 classes"));

@@ -159,6 +159,38 @@ TEST_CASE("columns are found by their names in any order, and ignored ones may b
   CHECK(data.targets.to_vector<std::int64_t>() == Integers{1});
 }
 
+TEST_CASE("columns without a name, and repeated ones that the schema ignores, are not read") {
+  const std::string row = "50,red,,S,70,no,a";
+  const Dataset expected = read(header + row + "\n");
+  const std::string names = header.substr(0, header.size() - 1);
+  CHECK(same(expected, read("," + header + "7," + row + "\n")));
+  CHECK(same(expected, read(header + "7," + row + "\n")));
+  CHECK(same(expected, read(names + ",,\n" + row + ",x,\n")));
+  CHECK(same(expected, read(header + row + ",\n")));
+  CHECK(same(expected, read(names + ",\n" + row + "\n")));
+  CHECK(same(expected, read("# x\n" + header + "# y\n" + row + "\n\x1a")));
+  CHECK(same(expected, read("sep=,\n" + header + row)));
+  TableSchema repeated = schema;
+  repeated.columns.push_back({.name = "age.1"});
+  CHECK(same(expected, read("age," + header + "50,1,red,,S,70,no,a\n", repeated)));
+  CHECK(refused("age," + header + "1," + row + "\n",
+                "line 1: the header has twice the column 'age'"));
+}
+
+TEST_CASE("each line of a table of one column is a row to predict, also an empty one") {
+  TableSchema one{.columns = {schema.columns[0], schema.columns[5]}};
+  const TableOptions predict{.labels = false};
+  const auto ages = [&](const std::string& file) {
+    return read(file, one, predict).inputs.select(1, 0).to_vector<float>();
+  };
+  CHECK(ages("age\n10\n\n20\n\n\n") == Floats{0.1f, 0.4f, 0.2f, 0.4f, 0.4f});
+  CHECK(ages("age\r\n10\r\n\r\n20") == Floats{0.1f, 0.4f, 0.2f});
+  one.columns[0].missing_value.reset();
+  CHECK(refused("age\n10\n\n20\n", "line 3, column age: a missing value", one, predict));
+  one.header = false;
+  CHECK(read("10\n20\n", one, predict).size() == 2);
+}
+
 TEST_CASE("rows to predict need neither a label nor a user, and what is there is not read") {
   const TableOptions predict{.labels = false};
   const Dataset data = read("size,weight,age,color\nS,70,50,red\n", schema, predict);

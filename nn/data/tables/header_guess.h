@@ -1,0 +1,67 @@
+// Tells whether the first record of a table has the names of the columns, by what the rows below it
+// hold. A wrong guess would make a row of the names, or names, which are public, of a private row:
+// where the rows do not tell it is left open.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sotto {
+
+// Whether a text stands for a missing value: "", "?", "NA" and other usual ones.
+bool stands_for_missing(std::string_view text);
+
+// What the rows below the first record have in a column.
+class ColumnBelow {
+ public:
+  // `first` is the column's field in the first record.
+  explicit ColumnBelow(std::string first);
+
+  void take(std::string_view text);
+
+  // What the column says: 1 if its first field is a name, -1 if it is a value, 0 if nothing.
+  int sign() const;
+  // Whether the first field is a word that columns have as a name everywhere.
+  bool has_usual_name() const;
+  // Whether it has texts below alone, some of which occur often, and none once alone, and another
+  // first field.
+  bool has_categories_without_first() const;
+  // Whether the first field and all values below are numbers.
+  bool is_of_numbers() const { return first_number_ && all(numbers_); }
+  bool has_texts() const { return values_ > 0 && !all(numbers_); }
+  bool first_recurs() const { return recurs_; }
+  const std::optional<double>& first_number() const { return first_number_; }
+  bool first_in_range() const { return min_ <= *first_number_ && *first_number_ <= max_; }
+  double min() const { return min_; }
+  double max() const { return max_; }
+
+ private:
+  bool all(std::int64_t count) const { return values_ > 0 && count == values_; }
+
+  std::string first_;
+  std::optional<double> first_number_;
+  std::int64_t values_ = 0;   // that are not missing
+  std::int64_t numbers_ = 0;  // of them
+  std::int64_t amounts_ = 0;  // of them: numbers, dates, and others that are digits above all
+  bool counts_ = true;        // whether the values are 0, 1, 2 and so on, or 1, 2, 3
+  bool recurs_ = false;       // whether the first field occurs below
+  double min_ = std::numeric_limits<double>::infinity(), max_ = -min_;
+  std::map<std::string, std::int64_t, std::less<>> texts_;  // how often; some of them, if many
+};
+
+// The decision, and what it was made by, in words.
+struct HeaderGuess {
+  std::optional<bool> header;  // none: the rows do not tell
+  std::string why;
+};
+
+// `repeats` is the number of rows that are the first record again, which the columns did not take.
+HeaderGuess guess_header(std::span<const ColumnBelow> columns, std::int64_t repeats);
+
+}  // namespace sotto
