@@ -61,6 +61,7 @@ RENAMED = {
     "ScoreRule": "AttentionMask",
     "ScoreSlopes": "ScoreGrad",
     "SettleGroup": "DecideGroup",
+    "Shifted": "Replaced",
     "TradeOffAudit": "ClopperPearsonAudit",
     "TradeOffOptions": "ClopperPearsonOptions",
     "UnarySlope": "UnaryGrad",
