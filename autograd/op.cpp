@@ -13,8 +13,8 @@ std::vector<const char*>& op_names() {
 
 }  // namespace
 
-Op::Op(const char* name, Batchable batchable, SampleCount rows)
-    : name(name), batchable(batchable), rows(rows) {
+Op::Op(const char* name, Captures captures, Batchable batchable, SampleCount rows)
+    : name(name), captures(captures), batchable(batchable), rows(rows) {
   op_names().push_back(name);
 }
 

@@ -18,13 +18,22 @@ struct Op {
   // changes_sample_count: the result has another number of rows per sample than the inputs
   // (join_views: several instead of one; split_views: one instead of several).
   enum class SampleCount { kept, changes_sample_count };
+  // The tensors that the op reads besides its inputs. per_sample: some have a row for each sample,
+  // as targets and lengths do; a private tape then refuses a result that all samples share. shared:
+  // none, or only such as are equal for all samples. An op that does not say is per_sample.
+  enum class Captures { per_sample, shared };
 
   // Registers the name. Ops live as long as the program.
   explicit Op(const char* name, Batchable batchable = Batchable::no,
-              SampleCount rows = SampleCount::kept);  // as given
-  const char* name;                                   // shown in errors and memory labels
-  Batchable batchable;                                // as given
-  SampleCount rows;                                   // as given
+              SampleCount rows = SampleCount::kept)  // as given
+      : Op(name, Captures::per_sample, batchable, rows) {}
+  // The same for an op that says what it captures.
+  Op(const char* name, Captures captures, Batchable batchable = Batchable::no,
+     SampleCount rows = SampleCount::kept);
+  const char* name;     // shown in errors and memory labels
+  Captures captures;    // as given
+  Batchable batchable;  // as given
+  SampleCount rows;     // as given
 };
 
 // Returns the names of all Ops made so far.

@@ -10,7 +10,7 @@ namespace sotto {
 
 namespace {
 
-const Op cast_op("cast", Op::Batchable::yes);
+const Op cast_op("cast", Op::Captures::shared, Op::Batchable::yes);
 
 // Products gain speed in 16 bits and accumulate in f32. Sums, powers, logarithms and similar
 // functions exceed the range or digits of 16 bits. Normalisation computes its statistics in double

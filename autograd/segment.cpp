@@ -14,8 +14,10 @@ namespace sotto {
 
 namespace {
 
-const Op segment_op("segment", Op::Batchable::yes, Op::SampleCount::changes_sample_count);
-const Op result_op("segment_result", Op::Batchable::yes, Op::SampleCount::changes_sample_count);
+const Op segment_op("segment", Op::Captures::shared, Op::Batchable::yes,
+                    Op::SampleCount::changes_sample_count);
+const Op result_op("segment_result", Op::Captures::shared, Op::Batchable::yes,
+                   Op::SampleCount::changes_sample_count);
 
 }  // namespace
 

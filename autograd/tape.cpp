@@ -124,6 +124,10 @@ Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
   check(!samples.batched(), "constant: a value with a sample axis must be an input");
   check(!samples.is_mixed() || !state_.options.private_data,
         "constant: mixed samples of shape {} on a private tape", value.shape());
+  check(!wants_grad || !state_.options.private_data,
+        "constant: the gradient of a value {} that all samples share is a sum over them, which a "
+        "private tape gives to sinks alone; make the value a Parameter, or an input",
+        value.shape());
   label_input(value);
   return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, entering(value),
                 wants_grad);
@@ -165,6 +169,10 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
           value.shape(), x.shape());
     needs_grad = needs_grad || x.needs_grad();
   }
+  if (samples.is_mixed()) mix(op.name, inputs.empty() ? Var() : inputs[0]);
+  if (op.captures == Op::Captures::per_sample)
+    check_plain_rows(op.name, "tensors that it may capture,", samples,
+                     "if it captures none, make its Op with Op::Captures::shared");
   check_rows(op, inputs, value, samples, sample_count());
   // The closure of backward holds the values that it reads; the node itself holds none.
   for (Var& x : inputs) x.value_ = x.value_.outline();
@@ -193,6 +201,14 @@ SampleAxis Tape::mix(const char* op, const Var& x, const char* advice) const {
         x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none",
         advice ? advice : statistics);
   return SampleAxis::mixed();
+}
+
+void Tape::check_plain_rows(const char* op, const char* rows, SampleAxis beside,
+                            const char* advice) const {
+  check(!state_.options.private_data || beside.batched(),
+        "{}: {} with a row for each sample, beside a value that all samples share: a private tape "
+        "would take them for public; {}",
+        op, rows, advice ? advice : "add an input, such as zeros, to the shared value");
 }
 
 PhiloxKey Tape::next_key() {

@@ -52,7 +52,8 @@ class Tape {
   // sample. split_views() separates the views.
   Var input_views(const Tensor& value, std::int64_t views, int axis = 0, bool wants_grad = false);
   // Returns a value that is equal for all samples and not trained. On a tape without private_data,
-  // `samples` may be SampleAxis::mixed().
+  // `samples` may be SampleAxis::mixed(), and grad() gives the gradient summed over the samples if
+  // it is wanted.
   Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(),
                bool wants_grad = false);
   // Returns the value of a parameter. All uses of a parameter share one leaf of the tape.
@@ -61,13 +62,19 @@ class Tape {
   // Records an op's result: its value, its sample axis, and the function that computes its inputs'
   // gradients. Without `pull_back` the per-sample gradients of a shared result are materialized.
   // Throws std::invalid_argument for inputs on another tape or recorded before the tape was
-  // emptied, and for a result whose number of rows does not fit the inputs.
+  // emptied, for a result whose number of rows does not fit the inputs, and on a private tape for a
+  // mixed result and for a shared one of an op that may capture rows (Op::Captures).
   Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
              Backward backward, PullBack pull_back = nullptr);
   // Call this in an op that combines samples. On a private tape it throws std::invalid_argument,
   // naming the op, the shape and a replacement (`advice`, or by default one for batch statistics).
   // Otherwise it returns SampleAxis::mixed().
   SampleAxis mix(const char* op, const Var& x, const char* advice = nullptr) const;
+  // Call this in an op that takes a plain tensor with a row for each sample, named by `rows`,
+  // beside a value with the sample axis `beside`. Unless that is batched, the rows would count as
+  // equal for all samples, and a private tape throws std::invalid_argument.
+  void check_plain_rows(const char* op, const char* rows, SampleAxis beside,
+                        const char* advice = nullptr) const;
 
   // Weights of the samples, one of each, for the sink of the next backward that empties the tape: a
   // private training multiplies its clipped gradients of these parameters by them. No parameters

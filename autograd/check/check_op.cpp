@@ -130,6 +130,24 @@ void check_alone_exactly(const Instance& instance, PublicRandom& random) {
   for (const Dtype dtype : {Dtype::f64, Dtype::f32}) check_alone_within(instance, n, dtype, 0);
 }
 
+// Checks that no argument's rows get into a result that all samples share.
+void check_rows_of_samples(const Instance& instance, PublicRandom&) {
+  for (std::size_t i = 0; i + 1 < instance.inputs.size(); ++i) {
+    if (!instance.inputs[i].samples.batched()) continue;
+    Instance beside_shared = instance;
+    for (std::size_t k = 0; k + 1 < instance.inputs.size(); ++k) {
+      if (k != i) beside_shared.inputs[k].samples = SampleAxis::shared();
+    }
+    std::optional<SampleAxis> samples;
+    try {
+      samples = samples_of_result(beside_shared);
+    } catch (const std::invalid_argument&) {
+      continue;  // refused, as Tape::check_plain_rows() does
+    }
+    check(!samples->is_shared(), "input {} has a row for each sample, and the result none", i);
+  }
+}
+
 void check_empty(const Instance& instance, PublicRandom&) {
   const OpRun run = run_case(samples_between(instance, 0, 0), Dtype::f64);
   check(run.losses.numel() == 0, "{} losses", run.losses.numel());
@@ -253,6 +271,7 @@ constexpr Law laws[] = {
      [](const Instance& i, PublicRandom& r) { check_derivative(i, r); }},
     {"a sample run alone gives equal results", check_alone},
     {"a sample run alone gives bit-equal results", check_alone_exactly, true},
+    {"rows beside shared arguments make rows or are refused", check_rows_of_samples},
     {"an empty batch passes", check_empty},
     {"other samples change no bit", check_independence},
     {"sums and products are those of materialized gradients", check_per_sample},

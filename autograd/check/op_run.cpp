@@ -60,6 +60,16 @@ Arguments put_on(Tape& tape, const std::vector<OpInput>& inputs, Dtype dtype) {
   return arguments;
 }
 
+// The result for arguments without gradients.
+Var result_on(Tape& tape, const Instance& instance) {
+  std::vector<Var> x;
+  for (const OpInput& input : instance.inputs) {
+    x.push_back(input.samples.batched() ? tape.input(input.value, input.samples.axis())
+                                        : tape.constant(input.value));
+  }
+  return instance.run(x);
+}
+
 }  // namespace
 
 std::vector<PerSampleGrad> CollectSink::uses(const Parameter& parameter) const {
@@ -79,12 +89,7 @@ Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses) {
 Instance with_loss(const Instance& instance, PublicRandom& random) {
   const InPrecision wide(instance.parameters, Dtype::f64);
   Tape tape({.private_data = true});
-  std::vector<Var> x;
-  for (const OpInput& input : instance.inputs) {
-    x.push_back(input.samples.batched() ? tape.input(input.value, input.samples.axis())
-                                        : tape.constant(input.value));
-  }
-  const Var y = instance.run(x);
+  const Var y = result_on(tape, instance);
   constexpr std::int64_t samples_of_shared = 3;
   Shape shape = y.shape();
   if (y.samples().is_shared())
@@ -93,6 +98,13 @@ Instance with_loss(const Instance& instance, PublicRandom& random) {
   const SampleAxis samples = y.samples().is_shared() ? 0 : y.samples();
   whole.inputs.push_back({uniform_values(random, shape, -1, 1), samples, false});
   return whole;
+}
+
+SampleAxis samples_of_result(Instance instance) {
+  const InPrecision wide(instance.parameters, Dtype::f64);
+  instance.inputs.pop_back();
+  Tape tape({.private_data = true});
+  return result_on(tape, instance).samples();
 }
 
 OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row, Dtype precision) {

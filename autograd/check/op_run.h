@@ -40,6 +40,9 @@ Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses);
 // sum_k weights[n,k] y[n,k]. For a shared output the weights bring the sample axis.
 Instance with_loss(const Instance& instance, PublicRandom& random);
 
+// The sample axis of the result of an instance made by with_loss(), on a private tape.
+SampleAxis samples_of_result(Instance instance);
+
 // Runs an instance made by with_loss() in `dtype`; `first_row` is the row of its first sample in
 // the logical batch, `precision` that of the tape, which is not private in f64.
 OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row = 0,

@@ -18,13 +18,13 @@ namespace {
 
 template <class... F>
 std::vector<Op> ops_of(FunctorList<F...>) {
-  return {Op(F::name, Op::Batchable::yes)...};
+  return {Op(F::name, Op::Captures::shared, Op::Batchable::yes)...};
 }
 
 const std::vector<Op> unary_ops = ops_of(UnaryFunctors{});
 const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
-const Op where_op("where", Op::Batchable::yes);
-const Op dropout_op("dropout");
+const Op where_op("where", Op::Captures::shared, Op::Batchable::yes);
+const Op dropout_op("dropout", Op::Captures::shared);
 
 // The memory of an operand that no one else references, for the result; else undefined.
 Tensor reusable(const Var& x) {

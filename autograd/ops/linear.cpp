@@ -14,9 +14,9 @@ namespace sotto {
 
 namespace {
 
-const Op linear_op("linear");
-const Op matmul_op("matmul");
-const Op embedding_op("embedding");
+const Op linear_op("linear", Op::Captures::shared);
+const Op matmul_op("matmul", Op::Captures::shared);
+const Op embedding_op("embedding", Op::Captures::shared);
 
 // [.., k] -> [rows, k]
 Tensor rows_of(const Tensor& x) {

@@ -17,12 +17,12 @@ namespace sotto {
 
 namespace {
 
-const Op sum_op("sum", Op::Batchable::yes);
-const Op norm_op("norm");
-const Op softmax_op("softmax");
-const Op log_softmax_op("log_softmax");
-const Op normalize_op("normalize", Op::Batchable::yes);
-const Op map_axis_op("map_axis");
+const Op sum_op("sum", Op::Captures::shared, Op::Batchable::yes);
+const Op norm_op("norm", Op::Captures::shared);
+const Op softmax_op("softmax", Op::Captures::shared);
+const Op log_softmax_op("log_softmax", Op::Captures::shared);
+const Op normalize_op("normalize", Op::Captures::shared, Op::Batchable::yes);
+const Op map_axis_op("map_axis", Op::Captures::shared);
 
 bool contains(const Shape& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();

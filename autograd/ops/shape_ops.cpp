@@ -11,14 +11,15 @@ namespace sotto {
 
 namespace {
 
-const Op reshape_op("reshape");
-const Op permute_op("permute");
-const Op expand_op("expand", Op::Batchable::yes);
-const Op slice_op("slice", Op::Batchable::yes);
-const Op views_op("views", Op::Batchable::no, Op::SampleCount::changes_sample_count);
-const Op concat_op("concat");
+const Op reshape_op("reshape", Op::Captures::shared);
+const Op permute_op("permute", Op::Captures::shared);
+const Op expand_op("expand", Op::Captures::shared, Op::Batchable::yes);
+const Op slice_op("slice", Op::Captures::shared, Op::Batchable::yes);
+const Op views_op("views", Op::Captures::shared, Op::Batchable::no,
+                  Op::SampleCount::changes_sample_count);
+const Op concat_op("concat", Op::Captures::shared);
 constexpr const char* views_advice = "join_views puts several views of each sample into one batch";
-const Op take_op("take");
+const Op take_op("take", Op::Captures::shared);
 
 // Records y, which has x's elements in order under another shape.
 Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {

@@ -178,7 +178,7 @@ TEST_CASE("check_op finds results that are less accurate than single precision")
 }
 
 TEST_CASE("check_op finds a backward that is wrong for gradients of many samples") {
-  static const Op lifting_op("lifting", Op::Batchable::yes);
+  static const Op lifting_op("lifting", Op::Captures::shared, Op::Batchable::yes);
   CHECK(breaks(one_input([](const Var& x) {
                  return x.tape().record(lifting_op, {x}, clone(x.value()), x.samples(),
                                         [](const Tensor& dy, Adjoint& adjoint) {
@@ -186,6 +186,24 @@ TEST_CASE("check_op finds a backward that is wrong for gradients of many samples
                                         });
                }),
                "gradients are derivatives"));
+}
+
+TEST_CASE("check_op finds rows of samples that make a result which all samples share") {
+  // As it would be without the tape's refusal, for an op that denies that it captures rows.
+  static const Op weighing_op("weighing", Op::Captures::shared);
+  const auto weighed = [](const Var& x, const Tensor& weights) {
+    const Tensor w = reshape(to_dtype(weights, x.dtype()), {weights.size(0), 1});
+    return x.tape().record(
+        weighing_op, {x}, mul(x.value(), w), x.samples(),
+        [w](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, mul(dy, w)); });
+  };
+  const auto instance = [&](PublicRandom& random) {
+    const std::int64_t n = draw(random, 2, 4);
+    return Instance{{{uniform_values(random, {n, 3}), 0}, {random_ids(random, {n}, 4), 0, false}},
+                    [&](const std::vector<Var>& x) { return weighed(x[0], x[1].value()); }};
+  };
+  CHECK(breaks({"weighing", "by numbers of samples", instance},
+               "\"rows beside shared arguments make rows or are refused\" does not hold"));
 }
 
 TEST_CASE("check_op reports refusals of the tape itself") {
@@ -204,6 +222,6 @@ TEST_CASE("a correct operation passes, and no instances are no check") {
 // tests of the program may have operations of their own.
 TEST_CASE("an operation without a case is found") {
   const std::vector<std::string> found = ops_without_case(op_cases());
-  for (const char* op : {"captured_loss", "broken", "lifting"})
+  for (const char* op : {"captured_loss", "broken", "lifting", "weighing"})
     CHECK(std::count(found.begin(), found.end(), op) == 1);
 }

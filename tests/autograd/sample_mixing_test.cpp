@@ -195,3 +195,109 @@ TEST_CASE("a batch of one sample keeps its sample axis through every reduction")
     CHECK(norm(x, {0, 2}, keepdim).samples() == SampleAxis(keepdim ? 1 : 0));
   }
 }
+
+namespace {
+
+constexpr const char* beside_shared =
+    "with a row for each sample, beside a value that all samples share";
+
+Tensor integers(std::int64_t n, std::int64_t value) {
+  return Tensor::from(std::vector<std::int64_t>(static_cast<std::size_t>(n), value), {n});
+}
+
+// The mean over 4 samples of what each makes with its own row of a plain tensor; x [4, 3].
+std::vector<Mixing> plain_rows() {
+  const auto gru = [](const Var& x, std::int64_t steps) {
+    Tape& tape = x.tape();
+    const RecurrentWeights w{tape.constant(zeros({3, 1}, x.dtype())),
+                             tape.constant(zeros({3, 1}, x.dtype()))};
+    const SequenceOptions options{.lengths = integers(4, 2)};
+    const Var sequence = unsqueeze(x, 2);
+    return steps == 0 ? recurrent(Cell::gru, sequence, w, {}, {}, options).h
+                      : recurrent_in_segments(steps, Cell::gru, sequence, w, {}, {}, options).h;
+  };
+  return {
+      {"cross_entropy: targets ", "",
+       [](const Var& x) { return cross_entropy_elements(x, integers(4, 1)); }},
+      {"nll_loss: targets ", "",
+       [](const Var& x) { return nll_loss(x, integers(4, 1), {}, Within::none); }},
+      {"ctc_loss: targets and lengths ", "",
+       [](const Var& x) {
+         const Var steps = permute(unsqueeze(x, 1), {1, 0, 2});
+         return ctc_loss(steps, reshape(integers(4, 1), {4, 1}), integers(4, 1), integers(4, 1));
+       }},
+      {"gru: lengths ", "", [gru](const Var& x) { return gru(x, 0); }},
+      {"gru: lengths ", "", [gru](const Var& x) { return gru(x, 2); }}};
+}
+
+}  // namespace
+
+TEST_CASE("a private tape refuses plain tensors of rows beside shared values") {
+  Parameter logits(matrix(1, 3));
+  for (const Mixing& one : plain_rows()) {
+    INFO(one.op);
+    const auto beside = [&](Tape& tape, const Var& x, bool in_segment) {
+      tape.input(matrix(4, 1));
+      const auto run = [&](const Var& v) { return mean(one.run(v)); };
+      return in_segment ? segment(run, x) : run(x);
+    };
+    for (const bool in_segment : {false, true}) {
+      Tape tape({.private_data = true}), ordinary;
+      const Var trained = expand(tape.use(logits), {4, 3}), fixed = tape.constant(matrix(4, 3));
+      const std::string text = std::string(one.op) + beside_shared;
+      CHECK(throws([&] { beside(tape, trained, in_segment); }, text));
+      CHECK(throws([&] { beside(tape, fixed, in_segment); }, text));
+      const Var x = expand(ordinary.use(logits), {4, 3});
+      CHECK_NOTHROW(beside(ordinary, x, in_segment));
+    }
+    Tape tape({.private_data = true});
+    CHECK(one.run(tape.input(matrix(4, 3))).samples() == SampleAxis(0));
+  }
+}
+
+TEST_CASE("attention masks of samples never get into a shared result") {
+  Tape tape({.private_data = true});
+  const Var x = tape.constant(matrix(3, 2)), rows = tape.constant(zeros({4, 3, 2}, Dtype::f64)),
+            mask = tape.input(reshape(integers(12, 0), {4, 1, 3}));
+  for (const double dropout : {0.0, 0.5}) {
+    CHECK(throws([&] { attention(x, x, x, {mask}, {.dropout = dropout}); }, "attention: mask"));
+    CHECK(throws([&] { attention(rows, x, x, {mask}, {.dropout = dropout}); },
+                 "attention: combines samples"));
+  }
+  CHECK(attention_weights(x, x, {mask}).samples() == SampleAxis(0));
+}
+
+TEST_CASE("an operation that does not say what it captures has no shared result") {
+  static const Op silent_op("silent"), mixing_op("mixing", Op::Captures::shared),
+      open_op("open", Op::Captures::shared);
+  const auto doubled = [](const Op& op, const Var& x, SampleAxis samples) {
+    return x.tape().record(op, {x}, scale(x.value(), 2), samples,
+                           [](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dy); });
+  };
+  Parameter w(matrix(4, 4));
+  Tape tape({.private_data = true}), ordinary;
+  const Var x = tape.input(matrix(4, 4)), shared = tape.use(w);
+  CHECK(doubled(silent_op, x, x.samples()).samples() == SampleAxis(0));
+  CHECK(throws([&] { doubled(silent_op, shared, SampleAxis::shared()); },
+               std::string("silent: tensors that it may capture, ") + beside_shared));
+  CHECK(doubled(open_op, shared, SampleAxis::shared()).needs_grad());
+  CHECK(doubled(silent_op, ordinary.use(w), SampleAxis::shared()).needs_grad());
+  // Nor does a private tape take a mixed result from an op that did not ask it.
+  CHECK(throws([&] { doubled(mixing_op, x, SampleAxis::mixed()); }, "mixing: combines samples"));
+  CHECK(doubled(mixing_op, ordinary.input(matrix(4, 4)), SampleAxis::mixed()).samples().is_mixed());
+}
+
+TEST_CASE("a private tape sums no gradient over its samples") {
+  Tape tape({.private_data = true}), ordinary;
+  const auto constant = [](Tape& on) {
+    return on.constant(matrix(1, 4), SampleAxis::shared(), true);
+  };
+  CHECK(
+      throws([&] { constant(tape); }, "constant: the gradient of a value (1, 4) that all samples"));
+  CHECK(throws(
+      [&] {
+        segment([&](const Var& v) { return v * constant(v.tape()); }, tape.input(matrix(4, 4)));
+      },
+      "constant: the gradient of a value"));
+  CHECK(constant(ordinary).needs_grad());
+}

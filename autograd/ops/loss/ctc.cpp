@@ -185,6 +185,7 @@ Var ctc_loss(const Var& log_probabilities, const Tensor& targets, const Tensor& 
   check(x.rank() == 3 && x.shape()[0] > 0, "ctc_loss: log-probabilities {} are not [T, n, C]",
         x.shape());
   const SampleAxis samples = preserve_sample_axis(ctc_op, x, {0, 2});
+  x.tape().check_plain_rows("ctc_loss", "targets and lengths", samples);
   const Alignment a = aligned(x.shape(), targets, input_lengths, target_lengths, options.blank);
   const Tensor emitted = emissions(x.value(), a);
   const std::vector<Tensor> before = beginnings(emitted, a);

@@ -18,7 +18,8 @@ struct CtcOptions {
 // one loss per sample, [n]. `log_probabilities` are [T, n, C], samples along axis 1; `targets` [n,
 // S]. Sample k has target_lengths[k] labels and input_lengths[k] steps ([n] both). Targets and
 // lengths are i64, i32 or u8. The gradient is that of the formula, even if probabilities do not add
-// up to 1. Throws std::invalid_argument for shapes, labels and lengths that do not fit.
+// up to 1. Throws std::invalid_argument for shapes, labels and lengths that do not fit, and on a
+// private tape for shared log-probabilities (Tape::check_plain_rows).
 Var ctc_loss(const Var& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
              const Tensor& target_lengths, const CtcOptions& options = {});
 

@@ -135,6 +135,7 @@ Var nll_loss(const Var& log_probabilities, const Tensor& labels, const NllOption
              Within within) {
   const Tensor targets = as_labels(labels);
   const Var x = to_f32(log_probabilities);
+  x.tape().check_plain_rows("nll_loss", "targets", x.samples());
   Shape expected = x.shape();
   check(x.rank() >= 2, "nll_loss: log-probabilities {} have no classes along axis 1", x.shape());
   const std::int64_t classes = expected[1];

@@ -52,7 +52,8 @@ struct SoftTargetOptions {
 Var soft_cross_entropy(const Var& logits, const Var& probabilities,
                        const SoftTargetOptions& options = {}, Within within = Within::mean);
 // -w[t] x[t] for log-probabilities x [n, C, ...] and targets t [n, ...] in i64, i32 or u8; 0 for
-// ignored targets. Within::mean divides by the sum of w[t] in the sample.
+// ignored targets. Within::mean divides by the sum of w[t] in the sample. Throws on a
+// private tape for a shared x (Tape::check_plain_rows).
 struct NllOptions {
   std::optional<std::int64_t> ignore_index = {};  // targets with it count for nothing
   Tensor class_weights = {};                      // [C]; undefined for none

@@ -103,6 +103,7 @@ Var cross_entropy_elements(const Var& logits, const Tensor& labels,
   check_targets(targets, classes, options.ignore_index);
 
   const SampleAxis samples = preserve_sample_axis(cross_entropy_op, logits, {axis});
+  logits.tape().check_plain_rows("cross_entropy", "targets", samples);
   const AxisToEnd move(axis, logits.rank());
   const Tensor moved =
       axis == logits.rank() - 1 ? logits.value() : contiguous(logits.value().permute(move.order));

@@ -26,7 +26,7 @@ struct CrossEntropyOptions {
 // lp[t]) + (s / C) sum_c -w[c] lp[c] + z log(sum_c exp(x[c]))^2, where lp = log_softmax over the C
 // classes, s is the label smoothing, z the z-loss and t the target. Targets are i64, i32 or u8.
 // Throws for a target that is neither a class nor ignore_index; on a GPU, such a target makes its
-// element NaN instead.
+// element NaN instead. Throws on a private tape for shared logits (Tape::check_plain_rows).
 Var cross_entropy_elements(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
 

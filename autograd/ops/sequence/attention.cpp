@@ -18,7 +18,7 @@ namespace sotto {
 
 namespace {
 
-const Op attention_op("attention");
+const Op attention_op("attention", Op::Captures::shared);
 
 // The number of scores in a block: on the CPU they stay in a cache; on a GPU a block keeps one
 // launch busy for longer than the launch takes.

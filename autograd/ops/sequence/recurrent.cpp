@@ -18,9 +18,9 @@ namespace sotto {
 
 namespace {
 
-const Op rnn_op("rnn");
-const Op gru_op("gru");
-const Op lstm_op("lstm");
+const Op rnn_op("rnn", Op::Captures::shared);
+const Op gru_op("gru", Op::Captures::shared);
+const Op lstm_op("lstm", Op::Captures::shared);
 
 const Op& op_of(Cell cell) {
   return cell == Cell::lstm ? lstm_op : cell == Cell::gru ? gru_op : rnn_op;
@@ -29,8 +29,9 @@ const Op& op_of(Cell cell) {
 // [n, t, k] as [t, n, k], and back.
 Tensor exchanged(const Tensor& x) { return contiguous(x.transpose(0, 1)); }
 
+// [t, n, k] times [k, j].
 Tensor row_product(const Tensor& x, const Tensor& w) {
-  const Tensor rows = reshape(x, {x.numel() / std::max<std::int64_t>(x.size(-1), 1), x.size(-1)});
+  const Tensor rows = reshape(x, {x.size(0) * x.size(1), x.size(2)});
   Shape shape = x.shape();
   shape[shape.rank() - 1] = w.size(1);
   return reshape(gemm(rows, w), shape);
@@ -150,6 +151,7 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
           name(p.inputs[i].dtype()));
   }
   if (!lengths.defined()) return;
+  x.tape().check_plain_rows(op, "lengths", x.samples());
   check(lengths.shape() == Shape({n}) && lengths.dtype() == Dtype::i64,
         "{}: lengths {} for {} samples", op, lengths.shape(), n);
   for (const std::int64_t length : lengths.to_vector<std::int64_t>()) {

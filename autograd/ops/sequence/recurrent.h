@@ -36,6 +36,7 @@ struct SequenceOptions {
   bool reverse = false;
   // The number of valid steps of each sample, [n] i64 in 0 .. t; undefined: all. At other steps the
   // output is 0 and the input is ignored; a sample without valid steps keeps its initial states.
+  // Throws on a private tape for a shared x (Tape::check_plain_rows).
   Tensor lengths = {};
 };
 
