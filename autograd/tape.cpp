@@ -27,8 +27,8 @@ void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& valu
   if (!samples.batched()) return;
   const std::int64_t rows = value.size(samples.axis());
   if (op.rows == Op::SampleCount::changes_sample_count) {
-    check(rows == 0 || rows % sample_count == 0, "{}: {} rows for {} samples", op.name, rows,
-          sample_count);
+    check(rows == 0 || (sample_count != 0 && rows % sample_count == 0),
+          "{}: {} rows for {} samples", op.name, rows, sample_count);
     return;
   }
   std::int64_t expected = -1;

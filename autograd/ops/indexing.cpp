@@ -138,7 +138,8 @@ std::vector<Var> chunk(const Var& x, int axis, std::int64_t parts) {
   const std::int64_t n = x.value().size(axis),
                      size = std::max<std::int64_t>(1, (n + parts - 1) / parts);
   std::vector<std::int64_t> sizes;
-  for (std::int64_t start = 0; start < n; start += size) sizes.push_back(std::min(size, n - start));
+  for (std::int64_t start = 0; start < n || sizes.empty(); start += size)
+    sizes.push_back(std::min(size, n - start));
   return split(x, axis, sizes);
 }
 
@@ -276,7 +277,8 @@ Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
 
 // Permutes one axis at a time, so that there are never more than five axes.
 Var pixel_shuffle(const Var& x, std::int64_t factor) {
-  check(x.rank() == 4 && factor >= 1 && x.shape()[1] % (factor * factor) == 0,
+  check(x.rank() == 4 && factor >= 1 && x.shape()[1] % factor == 0 &&
+            x.shape()[1] / factor % factor == 0,
         "pixel_shuffle: {} does not fit a factor of {}", x.shape(), factor);
   const std::int64_t n = x.shape()[0], r = factor, c = x.shape()[1] / (r * r), h = x.shape()[2],
                      w = x.shape()[3];

@@ -17,7 +17,8 @@ Var scatter_add(const Var& x, int axis, const Var& ids, const Var& src);
 
 // Splits an axis into consecutive parts of the given sizes, which must add up to the axis.
 std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& sizes);
-// Splits an axis into at most `parts` parts of equal size; only the last one may be smaller.
+// Splits an axis into at most `parts` parts of equal size; only the last one may be smaller. An
+// axis of size 0 is one part.
 std::vector<Var> chunk(const Var& x, int axis, std::int64_t parts);
 // x tiled: one count per axis, and further counts in front for new axes.
 Var repeat(const Var& x, const Shape& counts);

@@ -304,8 +304,8 @@ Var map_axis(const Var& x, int axis, const Tensor& matrix) {
     const Tensor last = contiguous(t.transpose(axis, -1));
     Shape shape = last.shape();
     shape[shape.rank() - 1] = m.size(1);
-    const Tensor flat = reshape(last, {m.size(0) == 0 ? 0 : last.numel() / m.size(0), m.size(0)});
-    return reshape(gemm(flat, m), shape).transpose(axis, -1);
+    const Tensor rows = by_sample(last, SampleAxis::shared(), 1).squeeze(0);
+    return reshape(gemm(rows, m), shape).transpose(axis, -1);
   };
   const Tensor m = to_dtype(matrix, x.dtype());
   return x.tape().record(

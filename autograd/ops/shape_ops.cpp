@@ -264,12 +264,12 @@ Var roll(const Var& x, int axis, std::int64_t shift) {
 Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after, PadMode mode) {
   const std::int64_t n = x.value().size(axis);
   check(before >= 0 && after >= 0, "pad: {} before and {} after", before, after);
+  if (before == 0 && after == 0) return x;
   check(mode != PadMode::reflect || std::max(before, after) < std::max<std::int64_t>(n, 1),
         "pad: reflecting {} and {} elements of an axis of size {}", before, after, n);
   check(mode != PadMode::replicate || n > 0, "pad: replicating an axis of size 0");
   check(mode != PadMode::circular || std::max(before, after) <= n,
         "pad: wrapping {} and {} elements of an axis of size {}", before, after, n);
-  if (before == 0 && after == 0) return x;
   preserve_sample_axis("pad", x, {axis});
   std::vector<std::int64_t> ids;
   for (std::int64_t i = -before; i < n + after; ++i) {

@@ -56,7 +56,8 @@ Var extended(const Var& x, const std::optional<Var>& row, bool zero) {
 // [n, t, e] to [n, heads, t, e / heads]
 Var heads_of(const Var& x, std::int64_t heads) {
   const Shape& shape = x.shape();
-  check(shape[2] % heads == 0, "multihead_attention: {} heads of {} features", heads, shape[2]);
+  check(heads >= 1 && shape[2] % heads == 0, "multihead_attention: {} heads of {} features", heads,
+        shape[2]);
   return permute(reshape(x, {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
 }
 

@@ -30,6 +30,16 @@ Instance rounded(Instance instance, Dtype dtype) {
   return instance;
 }
 
+// The instance with 0 in place of `size` in every shape.
+Instance emptied(Instance instance, std::int64_t size) {
+  for (OpInput& x : instance.inputs) {
+    for (int axis = 0; axis < x.value.rank(); ++axis) {
+      if (x.value.size(axis) == size) x.value = x.value.slice(axis, 0, 0);
+    }
+  }
+  return instance;
+}
+
 // The largest difference, relative to the largest expected value.
 double error(const Tensor& y, const Tensor& expected) {
   const std::vector<double> got = values(y), wanted = values(expected);
@@ -66,6 +76,27 @@ TEST_CASE("every operation obeys the laws of gradients and of samples", "[gate]"
     for (const OpCase& one : std::exchange(cases, engine_cases())) {
       CHECK_NOTHROW(check_op(one, options));
       ++options.seed;
+    }
+  });
+}
+
+TEST_CASE("every operation takes empty axes or names them in an error", "[gate]") {
+  for_each_engine([&](Backend&) {
+    for (const OpCase& one : op_cases()) {
+      PublicRandom random(78);
+      std::int64_t ran = 0;
+      for (int i = 0; i < 40; ++i) {
+        const Instance drawn = one.make(random);
+        for (const std::int64_t size : {1, 2, 3, 4}) {
+          INFO(one.op << ", " << one.what << ", without the axes of size " << size);
+          try {
+            run_case(with_loss(emptied(drawn, size), random), Dtype::f32);
+            ++ran;
+          } catch (const std::invalid_argument&) {
+          }
+        }
+      }
+      CHECK(ran > 0);
     }
   });
 }

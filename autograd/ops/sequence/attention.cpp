@@ -1,5 +1,6 @@
 #include "autograd/ops/sequence/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops/elementwise.h"
@@ -124,7 +125,7 @@ Shape leading(const Shape& shape) {
 // The dropout mask of a block; undefined without dropout. The mask does not depend on the blocks:
 // it is that of one tensor of all weights.
 Tensor kept(const Attention& s, const Block& b) {
-  if (s.options.dropout == 0) return {};
+  if (s.options.dropout == 0 || s.queries() * s.keys() == 0) return {};
   const std::int64_t each = leading(s.sample).numel();
   std::vector<RowDraws> rows;
   for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
@@ -246,13 +247,12 @@ Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
 Attention described(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
                     const AttentionOptions& options, SampleAxis samples) {
   const Shape batch_dims = leading(q.shape());
-  Attention s{
-      .q = {},
-      .k = {},
-      .v = {},
-      .masks = {},
-      .options = options,
-      .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
+  Attention s{.q = {},
+              .k = {},
+              .v = {},
+              .masks = {},
+              .options = options,
+              .scale = options.scale_of(q.shape().back())};
   // On the CPU, products are fastest in f32.
   const bool on_cpu =
       q.value().device() == cpu && k.value().device() == cpu && v.value().device() == cpu;
@@ -336,6 +336,10 @@ Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Va
 }
 
 }  // namespace
+
+double AttentionOptions::scale_of(std::int64_t features) const {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(features, 1))));
+}
 
 Var attention(const Var& queries, const Var& keys_given, const Var& values,
               const std::vector<Var>& given_masks, const AttentionOptions& options) {

@@ -18,6 +18,9 @@ struct AttentionOptions {
   std::int64_t always_visible = 0;
   std::optional<double> scale = {};  // default: 1 / sqrt(d)
   double dropout = 0;                // of the weights, while the tape is training
+
+  // The scale, or its default for d = `features`; where there are none, all scores are zero.
+  double scale_of(std::int64_t features) const;
 };
 
 // y = softmax(scale q k^T + masks) v over the keys: q [.., a, d], k [.., b, d], v [.., b, e], y

@@ -1,5 +1,4 @@
 // The weights of attention as a tape value, composed from a product and a softmax.
-#include <cmath>
 #include <limits>
 
 #include "autograd/ops/elementwise.h"
@@ -45,9 +44,9 @@ Var score_mask(const Var& mask) {
 
 Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
                       const AttentionOptions& options) {
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
   Tape& tape = q.tape();
-  Var scores = affine(matmul(q, transpose(k, -1, -2)), scale, 0);
+  Var scores = matmul(q, transpose(k, -1, -2));
+  scores = affine(scores, options.scale_of(q.shape().back()), 0);
   const Var min = tape.constant(full({}, hidden_score, scores.dtype()));
   for (const Var& given : masks) {
     const Var mask = score_mask(given);

@@ -143,14 +143,28 @@ TEST_CASE("attention in 16 bits loses no more than 16-bit rounding, however diff
 
 TEST_CASE("attention of no queries is empty, and of no keys zero") {
   const Tensor none = zeros({2, 0, 4}, Dtype::f64), some = full({2, 3, 4}, 1, Dtype::f64);
-  const Function f = [](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); };
-  const Result no_queries = run(f, {none, some, some}, none),
-               no_keys = run(f, {some, none, none}, some);
-  CHECK(no_queries.y.shape() == Shape({2, 0, 4}));
-  for (const std::size_t i : {1, 2})
-    CHECK(max_difference(no_queries.grads[i], zeros_like(some)) == 0);
-  CHECK(max_difference(no_keys.y, zeros_like(some)) == 0);
-  CHECK(max_difference(no_keys.grads[0], zeros_like(some)) == 0);
+  for (const double dropout : {0.0, 0.5}) {
+    const Function f = [dropout](const Var& q, const Var& k, const Var& v) {
+      return attention(q, k, v, {}, {.dropout = dropout});
+    };
+    const Result no_queries = run(f, {none, some, some}, none),
+                 no_keys = run(f, {some, none, none}, some);
+    CHECK(no_queries.y.shape() == Shape({2, 0, 4}));
+    for (const std::size_t i : {1, 2})
+      CHECK(max_difference(no_queries.grads[i], zeros_like(some)) == 0);
+    CHECK(max_difference(no_keys.y, zeros_like(some)) == 0);
+    CHECK(max_difference(no_keys.grads[0], zeros_like(some)) == 0);
+    const Tensor no_heads = zeros({2, 0, 3, 4}, Dtype::f64), no_rows = zeros({0, 3, 4}, Dtype::f64);
+    for (const Tensor& x : {no_heads, no_rows}) CHECK(run(f, {x, x, x}, x).y.shape() == x.shape());
+  }
+}
+
+TEST_CASE("attention of no features is the mean of the values") {
+  PublicRandom random(23);
+  const Tensor none = zeros({2, 3, 0}, Dtype::f64), v = normal_values(random, {2, 3, 4});
+  const Result y = run([](const Var& q, const Var& k, const Var& x) { return attention(q, k, x); },
+                       {none, none, v}, v);
+  CHECK(max_difference(y.y, scale(sum(v, {1}, true), 1.0 / 3).expand({2, 3, 4})) < 1e-12);
 }
 
 TEST_CASE("any number of masks is applied to scores, in order") {

@@ -2,8 +2,10 @@
 // File tags: [simd]
 #include "autograd/ops.h"
 #include "nn/functional.h"
+#include "nn/layers/attention_layers.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/throws.h"
 
 using namespace sotto;
 
@@ -186,6 +188,39 @@ TEST_CASE("functions of shared weights obey the laws") {
     return used(random, {parameter(random, {3, 4}), parameter(random, {3})},
                 [](const Vars& w) { return nn::normalized_weight(w[0], w[1]); });
   });
+}
+
+TEST_CASE("functions of an empty axis have values") {
+  Tape tape;
+  const Var x = tape.input(zeros({2, 0}));
+  REQUIRE(chunk(x, 1, 2).size() == 1);
+  CHECK(chunk(x, 1, 2)[0].shape() == Shape({2, 0}));
+  CHECK(pad(x, 1, 0, 0, PadMode::replicate).shape() == Shape({2, 0}));
+  CHECK(cumulative_sum(x, 1).shape() == Shape({2, 0}));
+  const Tensor mapped = map_axis(x, 1, zeros({3, 0})).value();
+  CHECK(mapped.to_vector<float>() == std::vector<float>(6));
+  const Var ih = tape.constant(zeros({4, 0})), hh = tape.constant(zeros({4, 4})),
+            bias = tape.constant(full({4}, 1));
+  const RecurrentWeights w{.ih = ih, .hh = hh, .bias_ih = bias};
+  const Var h = recurrent(Cell::relu, tape.input(zeros({2, 3, 0})), w).h;
+  CHECK(h.value().to_vector<float>() == std::vector<float>(8, 1));
+}
+
+TEST_CASE("counts that would divide by zero are errors") {
+  static const Op doubling_op("doubling", Op::Batchable::no, Op::SampleCount::changes_sample_count);
+  Tape tape, empty;
+  const Var image = tape.input(zeros({2, 4, 1, 1})), sequence = tape.input(zeros({2, 3, 4}));
+  CHECK(throws([&] { pixel_shuffle(image, std::int64_t{1} << 32); }, "pixel_shuffle"));
+  const nn::AttentionWeights weights{.in_proj_weight = tape.constant(zeros({12, 4}))};
+  CHECK(
+      throws([&] { nn::multihead_attention(sequence, sequence, sequence, weights, {.heads = 0}); },
+             "multihead_attention: 0 heads of 4 features"));
+  const Var none = empty.input(zeros({0, 3}));
+  CHECK(throws(
+      [&] {
+        empty.record(doubling_op, {none}, zeros({2, 3}), 0, nullptr);
+      },
+      "doubling: 2 rows for 0 samples"));
 }
 
 TEST_CASE("operators with a number on either side have the values of the field") {
