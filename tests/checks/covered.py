@@ -1,30 +1,44 @@
 #!/usr/bin/env python3
-"""Every operation and layer that users can call appears in a test, or this fails and names it; and every layer in
-tests/checks/both_namespaces.cpp, which shows that its name has one meaning.
+"""Every operation and layer that users can call appears in a test, or this fails and names it; every operation in the
+table of random graphs too (tests/support/fuzzed_*.cpp); and every layer in tests/checks/both_namespaces.cpp, which shows
+that its name has one meaning.
 
 The registry of operations (tests/autograd/op_laws_test.cpp) sees what is recorded on a tape; functions made of
 other operations, and layers, it does not see: they are found here by their declarations.
 
-usage: covered.py ROOT            functions of autograd/*.h and nn/functional.h, classes of nn layers
+usage: covered.py ROOT            functions of autograd/*.h, nn/functional.h and nn/layers/*.h, classes of nn layers
        covered.py ROOT --self     checks that a function without a test would be found
 """
 import pathlib
 import re
 import sys
 
-FUNCTION = re.compile(r"^(?:inline )?(?:Var|std::vector<Var>|Ordered|RecurrentResult) (\w+)\(", re.M)
+FUNCTION = re.compile(r"^(?:inline )?(?:Var|std::vector<Var>|Ordered|RecurrentResult|RecurrentOutputs) (\w+)\(", re.M)
 CLASS = re.compile(r"^(?:class|struct) (\w+) (?:final )?: (?:public )?(?:Module|Activation|Lora|Recurrent)", re.M)
 # What others are made of: functions by number, and templates whose instances have names.
 APART = {"untracked", "unary", "binary", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
 
 
-def declared(root):
-    """[(name, where)] of functions and layers."""
-    headers = sorted((root / "autograd").rglob("*.h")) + [root / "nn/functional.h"]
-    found = [(name, path) for path in headers for name in FUNCTION.findall(path.read_text())]
-    layers = sorted((root / "nn").rglob("*.h"))
-    found += [(name, path) for path in layers for name in CLASS.findall(path.read_text())]
-    return [(name, path) for name, path in found if name not in APART]
+def found(pattern, headers):
+    """[(name, where)] of what the headers declare."""
+    names = [(name, path) for path in headers for name in pattern.findall(path.read_text())]
+    return [(name, path) for name, path in names if name not in APART]
+
+
+def functions(root):
+    layers = sorted((root / "nn/layers").rglob("*.h"))
+    return found(FUNCTION, [*sorted((root / "autograd").rglob("*.h")), root / "nn/functional.h", *layers])
+
+
+def layers(root):
+    return found(CLASS, sorted((root / "nn").rglob("*.h")))
+
+
+def outside_graphs(names, root):
+    """Of (name, where), those that no random graph uses."""
+    tables = "\n".join(path.read_text() for path in sorted((root / "tests/support").glob("fuzzed_*.cpp")))
+    in_table = set(re.findall(r'\{"(\w+)",', tables))
+    return [(name, path) for name, path in names if name not in in_table]
 
 
 def ambiguous(root):
@@ -45,17 +59,21 @@ def uncovered(names, tests):
 
 def main(root, check_itself):
     tests = "\n".join(p.read_text() for p in sorted((root / "tests").rglob("*.cpp")))
-    names = declared(root)
+    names = functions(root) + layers(root)
     if check_itself:
         invented = ("an_operation_without_a_test", root)
-        return 0 if uncovered([*names, invented], tests) == [invented] else 1
+        found_both = [uncovered([*names, invented], tests), outside_graphs([*functions(root), invented], root)]
+        return 0 if found_both == [[invented], [invented]] else 1
     missing = uncovered(names, tests)
     for name, path in missing:
         print(f"{path}: {name} is in no test")
+    unfuzzed = outside_graphs(functions(root), root)
+    for name, path in unfuzzed:
+        print(f"{path}: {name} is in no table of random graphs, tests/support/fuzzed_*.cpp")
     unnamed = ambiguous(root)
     for name in unnamed:
         print(f"tests/checks/both_namespaces.cpp: {name} is not named")
-    return 1 if missing or unnamed or not names else 0
+    return 1 if missing or unfuzzed or unnamed or not names else 0
 
 
 if __name__ == "__main__":
