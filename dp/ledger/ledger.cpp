@@ -38,11 +38,15 @@ Ledger Ledger::create(const std::string& path, LedgerHeader header, std::int64_t
 }
 
 Ledger Ledger::open(const std::string& path, std::int64_t block) {
-  return Ledger(OpenLedger::open(path, nullptr, block));
+  return Ledger(OpenLedger::open(path, {}, block));
+}
+
+Ledger Ledger::adopt(const std::string& path, const LedgerHeader& header, std::int64_t block) {
+  return Ledger(OpenLedger::open(path, header, block));
 }
 
 Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::int64_t block) {
-  return Ledger(OpenLedger::open(path, &mark, block));
+  return Ledger(OpenLedger::open(path, mark, block));
 }
 
 Ledger Ledger::on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open) {

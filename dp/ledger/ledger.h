@@ -45,6 +45,11 @@ class Ledger {
   // count in full. Throws SystemFailure, with file and line, when the file is not a ledger, or was
   // damaged other than by a crash in the middle of an append.
   static Ledger open(const std::string& path, std::int64_t block = 16);
+  // Begins the first run on a file that an earlier one left without a release. Throws
+  // std::invalid_argument, decided under the lock for appending, if the ledger counts something,
+  // has another header, is not private, or has a run that is open, here or in another process; and
+  // the errors of open().
+  static Ledger adopt(const std::string& path, const LedgerHeader& header, std::int64_t block = 16);
   // Continues the run of a training checkpoint; releases made after the checkpoint count. Throws
   // the errors of open(), and SystemFailure when the file is not the ledger of the mark, has lost
   // or changed lines that it had then, or when another ledger continues the run.

@@ -177,6 +177,15 @@ bool one_kind(const EventCounts& counts) {
 
 }  // namespace
 
+std::string LedgerContents::adoption_problem(const LedgerHeader& wanted) const {
+  const std::int64_t releases = total_releases(events());
+  if (releases > 0)
+    return fmt::format("counts {} releases of a run whose state is missing: give another name",
+                       releases);
+  if (header == wanted && reasons.empty()) return "";
+  return "is the ledger of other training: give another name";
+}
+
 bool LedgerContents::one_sequence() const {
   const auto used = [](const LedgerRun& run) { return !run.plan.empty() || !run.events.empty(); };
   return std::ranges::count_if(runs, used) <= 1 &&

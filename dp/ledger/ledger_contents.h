@@ -143,6 +143,9 @@ struct LedgerContents {
   EventCounts events() const;
   // The releases of all runs, and whether they were planned.
   History history() const;
+  // Why a new training must not take the ledger over, as Ledger::adopt() does: "counts 2 releases
+  // of ..."; empty if nothing was released and the header is this one.
+  std::string adoption_problem(const LedgerHeader& wanted) const;
   // Returns whether at most one run has planned or released, and released a prefix of its plan.
   bool one_sequence() const;
   // Declares the maximum that the run will release, instead of an earlier declaration. Throws

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/file_lock.h"
 
 namespace sotto {
 
@@ -20,24 +21,13 @@ namespace {
 }
 
 // Locks are on single bytes, which need not exist: the first for appending, and one for each run.
-// They belong to the open file and not to the process (F_OFD_SETLK), so that two ledgers of one
-// process exclude each other, too, and the system releases them when a process dies.
 constexpr off_t append_byte = 0;
-
-struct flock lock_of(short type, off_t byte) {
-  struct flock lock {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = byte;
-  lock.l_len = 1;
-  return lock;
-}
 
 }  // namespace
 
 LedgerFile::Lock::Lock(const LedgerFile& file) : descriptor_(file.file_.number()) {
   if (descriptor_ < 0) return;
-  struct flock lock = lock_of(F_WRLCK, append_byte);
+  struct flock lock = lock_on(F_WRLCK, append_byte);
   while (::fcntl(descriptor_, F_OFD_SETLKW, &lock) != 0) {
     if (errno != EINTR) fail_on(file.path_, "cannot lock");
   }
@@ -45,7 +35,7 @@ LedgerFile::Lock::Lock(const LedgerFile& file) : descriptor_(file.file_.number()
 
 LedgerFile::Lock::~Lock() {
   if (descriptor_ < 0) return;
-  struct flock lock = lock_of(F_UNLCK, append_byte);
+  struct flock lock = lock_on(F_UNLCK, append_byte);
   ::fcntl(descriptor_, F_OFD_SETLK, &lock);
 }
 
@@ -66,11 +56,17 @@ void LedgerFile::claim_run(const std::string& run) const {
   constexpr std::size_t digits = 15;  // 60 bits, for an offset of 63
   constexpr int base = 16;
   const auto byte = static_cast<off_t>(std::stoull(run.substr(0, digits), nullptr, base));
-  struct flock lock = lock_of(F_WRLCK, append_byte + 1 + byte);
+  struct flock lock = lock_on(F_WRLCK, append_byte + 1 + byte);
   if (::fcntl(file_.number(), F_OFD_SETLK, &lock) == 0) return;
   if (errno != EAGAIN && errno != EACCES) fail_on(path_, "cannot lock");
   throw SystemFailure(
       fmt::format("ledger: {}: run {} is being continued by another ledger", path_, run));
+}
+
+bool LedgerFile::has_other_runs() const {
+  struct flock lock = lock_on(F_WRLCK, append_byte + 1, 0);
+  if (::fcntl(file_.number(), F_OFD_GETLK, &lock) != 0) fail_on(path_, "cannot ask for locks");
+  return lock.l_type != F_UNLCK;
 }
 
 void LedgerFile::check_in_place() const {

@@ -26,6 +26,8 @@ class LedgerFile {
   // Prevents other ledgers from continuing the run, whose name is 128 bits in hexadecimal, while
   // this file is open. Throws SystemFailure when another ledger already continues it.
   void claim_run(const std::string& run) const;
+  // Returns whether other ledgers hold runs of the file, in this process or another.
+  bool has_other_runs() const;
   // Throws SystemFailure unless the path still names this file.
   void check_in_place() const;
   // The bytes from `begin` to the end; empty when the file is shorter.

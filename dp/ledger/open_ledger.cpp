@@ -40,6 +40,15 @@ void check_epoch_position(const LedgerRun& run, const EpochPosition& last, const
         position.index_in_epoch, position.began, last.index_in_epoch);
 }
 
+// A ledger that counts something, or is in use, is another run's.
+void check_adoptable(LedgerCopy& copy, const LedgerHeader& header) {
+  const std::string& path = copy.file().path();
+  const std::string problem = copy.text().contents.adoption_problem(header);
+  check(problem.empty(), "ledger: {} {}", path, problem);
+  check(!copy.file().has_other_runs(), "ledger: {} is in use by another run: give another name",
+        path);
+}
+
 // The ledger throws if `budget_check` writes to it: a record made during the check would be lost
 // when the contents checked replace it.
 bool admitted(const OpenLedger::BudgetCheck& budget_check, const LedgerContents& next,
@@ -106,14 +115,15 @@ std::shared_ptr<OpenLedger> OpenLedger::create(const std::string& path, LedgerHe
   return ledger;
 }
 
-std::shared_ptr<OpenLedger> OpenLedger::open(const std::string& path, const LedgerPosition* mark,
+std::shared_ptr<OpenLedger> OpenLedger::open(const std::string& path, const How& how,
                                              std::int64_t block) {
   check_block(block);
   auto ledger = std::make_shared<OpenLedger>(LedgerFile(path, 0), block);
   LedgerCopy& copy = ledger->shared_->copy;
   const LedgerFile::Lock lock = copy.file().lock();
   copy.read_all();
-  if (mark != nullptr) {
+  if (const auto* const header = std::get_if<LedgerHeader>(&how)) check_adoptable(copy, *header);
+  if (const auto* const mark = std::get_if<LedgerPosition>(&how)) {
     copy.check_position(*mark);
     ledger->run_ = mark->run;
     ledger->resumed_ = true;
@@ -125,7 +135,7 @@ std::shared_ptr<OpenLedger> OpenLedger::open(const std::string& path, const Ledg
 
 std::shared_ptr<OpenLedger> OpenLedger::new_run() {
   check_usable();
-  if (file().exists()) return open(file().path(), nullptr, block_);
+  if (file().exists()) return open(file().path(), How(), block_);
   auto other = std::make_shared<OpenLedger>(LedgerFile(), block_);
   other->shared_ = shared_;
   return other;

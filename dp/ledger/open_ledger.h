@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "dp/event.h"
@@ -27,8 +28,10 @@ class OpenLedger {
   OpenLedger(LedgerFile file, std::int64_t block);
   static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
                                             std::int64_t block);
-  // Begins a new run, or continues that of a mark.
-  static std::shared_ptr<OpenLedger> open(const std::string& path, const LedgerPosition* mark,
+  // The ways to open a file: a new run; the run of a mark; or the first run of a ledger with this
+  // header that counts nothing.
+  using How = std::variant<std::monostate, LedgerPosition, LedgerHeader>;
+  static std::shared_ptr<OpenLedger> open(const std::string& path, const How& how,
                                           std::int64_t block);
   std::shared_ptr<OpenLedger> new_run();
   ~OpenLedger();
