@@ -29,6 +29,16 @@ StepReport Engine::step(const Loss& loss) {
   return parts_->step(loss);
 }
 
+std::optional<StepReport> Engine::next_step(const Loss& loss) {
+  if (!can_step()) return std::nullopt;
+  try {
+    return step(loss);
+  } catch (const std::invalid_argument&) {
+    if (can_step()) throw;
+    return std::nullopt;
+  }
+}
+
 std::vector<double> Engine::release_means(const MeanQuery& query) {
   const OneUser::Call call(parts_->user, "Engine::release_means", OneUser::Access::changes);
   return parts_->release_means(query);
@@ -55,15 +65,9 @@ TensorFile Engine::state() const {
   if (parts_->shared)
     of_mechanism = parts_->shared->whole(std::move(of_mechanism), parts_->summed_parameters());
   if (!parts_->leads()) return {};
-  const memory::LossScale& scale = parts_->loss_scale;
-  return to_file({.ledger = parts_->ledger.id(),
-                  .run = parts_->ledger.run_id(),
-                  .steps_made = parts_->steps_made,
-                  .noise_multiplier = parts_->noise.initial(),
-                  .bounds = parts_->clipper.bounds(),
-                  .loss_scale = EngineState::Scale{scale.value(), scale.good_steps()},
-                  .sampler = parts_->sampler->state(),
-                  .mechanism = std::move(of_mechanism)});
+  EngineState state = parts_->state();
+  state.mechanism = std::move(of_mechanism);
+  return to_file(state);
 }
 
 void Engine::load_state(const TensorFile& file) {
@@ -86,6 +90,8 @@ const Clipper& Engine::clipper() const { return parts_->clipper; }
 const memory::LossScale& Engine::loss_scale() const { return parts_->loss_scale; }
 std::int64_t Engine::steps_made() const { return parts_->steps_made; }
 const memory::PhaseProfiler& Engine::phases() const { return parts_->phases; }
+std::int64_t Engine::means_released() const { return parts_->means_released; }
+const std::vector<std::string>& Engine::changes() const { return parts_->changes; }
 std::optional<std::int64_t> Engine::physical_batch() const { return parts_->batches.rows(); }
 const memory::Plan* Engine::memory_plan() const {
   const std::optional<memory::Plan>& plan = parts_->planning.plan();

@@ -114,6 +114,12 @@ class Engine {
   // GPU, where reading values makes the host wait, these are checked only after an assignment and
   // before every 16th step.
   StepReport step(const Loss& loss);
+  // step() for loops: returns nullopt, with nothing released or charged, if can_step() is false,
+  // and if the step finds that other runs of the ledger have spent the rest of the target epsilon.
+  // So a training ends in the ordinary way, and what it paid for is saved:
+  //
+  //   while (const auto report = engine.next_step(loss)) print(report->step);
+  std::optional<StepReport> next_step(const Loss& loss);
   // Returns noisy estimates of the means, one per range, and charges them to the ledger. Releases
   // beyond options.planned_means make the ledger's history adaptive, and epsilon larger. Throws
   // std::invalid_argument, without a release, if the target epsilon would be exceeded, and with a
@@ -143,6 +149,12 @@ class Engine {
   const memory::LossScale& loss_scale() const;
   // Steps made so far, including those before a loaded state.
   std::int64_t steps_made() const;
+  // Calls of release_means() so far, including those before a loaded state; on rank 0.
+  std::int64_t means_released() const;
+  // After load_state() on rank 0, a line for people for each difference between this engine and
+  // that of the state: options, the optimizer's rules, and, if both were made for a data set, its
+  // samples and units. Those that a checkpoint would overrule are refused.
+  const std::vector<std::string>& changes() const;
   // The engine's part of a training checkpoint (dp/engine/training_checkpoint.h): steps, noise
   // multiplier, clip bounds, loss scale, the sampler's position, and past noise that is correlated
   // with noise to come. As SECRET as batches and noise are. It holds no generator of random
@@ -150,7 +162,9 @@ class Engine {
   TensorFile state() const;
   // Continues from a state. If the ledger has seen later draws, the sampler begins a new epoch.
   // Throws std::invalid_argument, with nothing changed, if the state is that of an engine with
-  // other options, model or ledger run, or if a plan of correlated noise cannot continue.
+  // other options, model or ledger run, if a plan of correlated noise cannot continue, and if the
+  // data are others than the state's in the middle of such a plan or of an epoch that is charged
+  // once (partition, balls and bins), in which a unit could then take part twice.
   void load_state(const TensorFile& state);
   // Seconds and bytes of the phases of all steps so far (memory/profiling/phase_profiler.h).
   const memory::PhaseProfiler& phases() const;

@@ -69,7 +69,7 @@ std::unique_ptr<Engine::Parts> Engine::Parts::make(nn::Module& model, nn::Optimi
   const EngineOptions checked = validated(model, optimizer, population, data, ledger, options);
   std::unique_ptr<Parts> parts;
   const auto construct = [&] {
-    parts = std::make_unique<Parts>(model, optimizer, population, ledger, checked);
+    parts = std::make_unique<Parts>(model, optimizer, population, data, ledger, checked);
   };
   if (several(checked.ranks.get())) {
     fail_together(*checked.ranks, construct);
@@ -80,7 +80,8 @@ std::unique_ptr<Engine::Parts> Engine::Parts::make(nn::Module& model, nn::Optimi
 }
 
 Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
-                     std::int64_t population, const Ledger& run, const EngineOptions& checked)
+                     std::int64_t population, const Dataset* its_data, const Ledger& run,
+                     const EngineOptions& checked)
     : options(checked),
       model(trained_model),
       optimizer(its_optimizer),
@@ -98,8 +99,12 @@ Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
              options.delta, options.target_epsilon),
       batches(options, *sampler, memory::device_of(optimizer)),
       planning({options, model, optimizer, clipper, batches}),
+      data(its_data != nullptr ? std::optional(*its_data) : std::nullopt),
+      facts(option_facts(model, population, options)),
       phases({memory::device_of(optimizer)}) {
   clipper.set_loss_scale(loss_scale.value());
+  const std::vector<Fact> of_optimizer = optimizer_facts(optimizer);
+  facts.insert(facts.end(), of_optimizer.begin(), of_optimizer.end());
   if (leads()) {
     begin();
   } else {
@@ -270,8 +275,6 @@ void Engine::Parts::plan_together(const Loss& loss) {
 }
 
 StepReport Engine::Parts::step_together(const Loss& loss) {
-  plan_together(loss);
-  phases.enter("sample");
   const auto decide = [&] {
     check_model();
     check_step();
@@ -281,7 +284,16 @@ StepReport Engine::Parts::step_together(const Loss& loss) {
   };
   const SamplerState before = sampler->state();
   const std::int64_t releases = leads() ? ledger.run_releases() : 0;
-  auto drawn = shared->draw("Engine::step", *sampler, batches.owners(), decide);
+  std::pair<StepOrder, SampledBatch> drawn = [&] {
+    try {
+      plan_together(loss);
+      phases.enter("sample");
+      return shared->draw("Engine::step", *sampler, batches.owners(), decide);
+    } catch (const OnEveryRank&) {
+      share_progress();
+      throw;
+    }
+  }();
   try {
     fail_together(shared->ranks(),
                   [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
@@ -326,74 +338,6 @@ void Engine::Parts::compute_together(const Loss& loss, SampledBatch batch, const
   ++steps_made;
   if (leads()) adapt(released);
   if (options.target_epsilon) share_progress();
-}
-
-std::vector<const Parameter*> Engine::Parts::summed_parameters() const {
-  std::vector<const Parameter*> all;
-  for (const ClipGroup& group : clipper.groups())
-    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
-  return all;
-}
-
-void Engine::Parts::check_state(const EngineState& state) const {
-  check(state.ledger == ledger.id() && state.run == ledger.run_id(),
-        "engine state: of another run than this ledger's");
-  check(state.steps_made >= 0 && state.steps_made <= ledger.run_releases(),
-        "engine state: step {} with {} releases of this run in the ledger", state.steps_made,
-        ledger.run_releases());
-  // With a target epsilon it was larger if other runs had already spent some of it at the start.
-  check(state.noise_multiplier == noise.initial() ||
-            (options.target_epsilon && state.noise_multiplier > noise.initial()),
-        "engine state: the noise multiplier would be {:.6g} and was {:.6g}", noise.initial(),
-        state.noise_multiplier);
-  check(state.bounds.size() == clipper.groups().size(),
-        "engine state: {} clip bounds for {} groups", state.bounds.size(), clipper.groups().size());
-  check(!options.noise_strategy || state.sampler.number == ledger.next_draw(),
-        "engine state: the plan of correlated noise stood at draw {}, and the ledger has seen "
-        "draws up to {}: a new plan must begin",
-        state.sampler.number, ledger.next_draw());
-}
-
-void Engine::Parts::load_together(const TensorFile& file) {
-  EngineState state;
-  by_rank_0(options.ranks, "Engine::load_state", [&] {
-    state = engine_state(file);
-    check_state(state);
-    SharedRun::check_whole(state.mechanism, summed_parameters());
-  });
-  fail_together(shared->ranks(),
-                [&] { state.mechanism = shared->own(state.mechanism, summed_parameters()); });
-  by_rank_0(options.ranks, "Engine::load_state", [&] { load(state); });
-  share_progress();
-  if (leads()) return;
-  fail_together(shared->ranks(), [&] { mechanism->load_state(state.mechanism); });
-}
-
-void Engine::Parts::load(const EngineState& state) {
-  check_state(state);
-  memory::LossScale scale = loss_scale;
-  if (options.loss_scaling.adjust != memory::LossScaling::Adjust::never && state.loss_scale)
-    scale.resume(state.loss_scale->value, state.loss_scale->good_steps);
-  const SamplerState before = sampler->state();
-  sampler->load_state(state.sampler);
-  const double noise_before = noise.initial();
-  noise.set_initial(state.noise_multiplier);
-  std::unique_ptr<Mechanism> mechanism_before;
-  try {
-    if (state.noise_multiplier != noise_before)
-      mechanism_before = std::exchange(mechanism, noise.make_mechanism());
-    mechanism->load_state(state.mechanism);
-    clipper.set_bounds(state.bounds);
-    clipper.set_loss_scale(scale.value());
-  } catch (...) {
-    noise.set_initial(noise_before);
-    if (mechanism_before) mechanism = std::move(mechanism_before);
-    sampler->load_state(before);
-    throw;
-  }
-  if (state.sampler.number != ledger.next_draw()) sampler->resume_from(ledger.next_draw());
-  steps_made = state.steps_made;
-  loss_scale = scale;
 }
 
 }  // namespace sotto

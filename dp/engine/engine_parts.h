@@ -23,8 +23,8 @@ struct Engine::Parts {
   static std::unique_ptr<Parts> make(nn::Module& model, nn::Optimizer& optimizer,
                                      std::int64_t population, const Dataset* data,
                                      const Ledger& ledger, const EngineOptions& options);
-  Parts(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
-        const EngineOptions& checked);
+  Parts(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Dataset* data,
+        const Ledger& ledger, const EngineOptions& checked);
 
   double noise_multiplier() const { return noise.noise_at(steps_made); }
   void begin();  // checks the plan, and writes it into the ledger
@@ -48,7 +48,10 @@ struct Engine::Parts {
   std::vector<double> release_means(const MeanQuery& query, SampledBatch draw, StatisticSum sum,
                                     Mechanism& gaussian);
   std::vector<const Parameter*> summed_parameters() const;  // in the order of the clipped sums
+  const std::vector<Fact>& facts_of_data() const;
+  EngineState state() const;  // without the mechanism's
   void check_state(const EngineState& state) const;
+  void check_changes(const EngineState& state) const;
   void load(const EngineState& state);
   void load_together(const TensorFile& file);
   bool leads() const { return !shared || shared->leads(); }
@@ -70,6 +73,11 @@ struct Engine::Parts {
   UnitBatches batches;
   MemoryPlanning planning;
   std::int64_t steps_made = 0;
+  std::int64_t means_released = 0;
+  std::optional<Dataset> data;                       // if the engine was made for one
+  mutable std::optional<std::vector<Fact>> of_data;  // facts_of_data(), once asked for
+  std::vector<Fact> facts;                           // of options and optimizer, before any step
+  std::vector<std::string> changes;                  // since a state that was loaded
   memory::PhaseProfiler phases;
   TrainedParameters trained{model};
   mutable OneUser user;

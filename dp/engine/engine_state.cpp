@@ -56,6 +56,10 @@ SamplerState sampler_state(const Json& object, const TensorFile& file) {
   return state;
 }
 
+std::vector<Fact> facts(const Json& object, const char* name) {
+  return object.contains(name) ? field<std::vector<Fact>>(object, name) : std::vector<Fact>{};
+}
+
 std::map<std::string, Tensor> mechanism_state(const TensorFile& file) {
   std::map<std::string, Tensor> state;
   for (const auto& [name, tensor] : file.tensors) {
@@ -83,6 +87,9 @@ TensorFile to_file(const EngineState& state) {
       {"bounds", state.bounds},
       {"ledger", state.ledger},
       {"run", state.run},
+      {"means_released", state.means_released},
+      {"facts", state.facts},
+      {"data", state.data},
       {"sampler", to_json(state.sampler)},
       {"loss_scale", scale.value},
       {"good_steps",
@@ -103,8 +110,15 @@ EngineState engine_state(const TensorFile& file) {
                     .noise_multiplier = field<double>(object, "noise_multiplier"),
                     .bounds = field<std::vector<double>>(object, "bounds"),
                     .loss_scale = {},
+                    .means_released = 0,
+                    .facts = facts(object, "facts"),
+                    .data = facts(object, "data"),
                     .sampler = sampler_state(field<Json>(object, "sampler"), file),
                     .mechanism = mechanism_state(file)};
+  // Earlier versions standardised before the first step, and did not say so.
+  state.means_released = object.contains("means_released")
+                             ? field<std::int64_t>(object, "means_released")
+                             : std::int64_t{state.steps_made > 0};
   if (object.contains("loss_scale"))
     state.loss_scale = {field<double>(object, "loss_scale"),
                         field<std::int64_t>(object, "good_steps")};

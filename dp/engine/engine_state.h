@@ -8,6 +8,7 @@
 
 #include "core/io/safetensors.h"
 #include "core/tensor.h"
+#include "dp/engine/run_facts.h"
 #include "dp/sampling/sampler.h"
 
 namespace sotto {
@@ -22,6 +23,9 @@ struct EngineState {
     std::int64_t good_steps = 0;
   };
   std::optional<Scale> loss_scale;
+  std::int64_t means_released = 0;  // calls of release_means()
+  // option_facts() with optimizer_facts(), and data_facts(); empty in files of earlier versions.
+  std::vector<Fact> facts, data;
   SamplerState sampler;
   std::map<std::string, Tensor> mechanism;  // Mechanism::state()
 };

@@ -1,7 +1,9 @@
 #include "dp/engine/private_selection.h"
 
 #include <cmath>
+#include <exception>
 #include <optional>
+#include <stdexcept>
 
 #include "core/error.h"
 #include "dp/accounting/calibration.h"
@@ -33,6 +35,12 @@ EventCounts planned_releases(std::int64_t population, const EngineOptions& optio
   const auto sampler = make_sampler(population, sampler_options(options));
   const Ledger empty({.unit = options.unit, .relation = relation});
   return NoiseSchedule(options, *sampler, empty).whole_plan();
+}
+
+double first_noise_multiplier(std::int64_t population, const EngineOptions& options,
+                              const Ledger& ledger) {
+  const auto sampler = make_sampler(population, sampler_options(options));
+  return NoiseSchedule(options, *sampler, ledger).initial();
 }
 
 EngineOptions options_of_run(std::int64_t population, EngineOptions options,
@@ -72,14 +80,20 @@ Selected select_privately(
   ledger.select(selection);
   if (!random.secure()) ledger.mark_not_private("a private selection with a seeded generator");
   std::optional<Selected> best;
+  std::exception_ptr failure;  // the first
   for (std::int64_t left = selection.runs.draw(random); left > 0; --left) {
     const std::int64_t setting = random.below(settings);
     Ledger run = Ledger::of_candidate(ledger.header(), selection);
     if (ledger.population()) run.set_population(*ledger.population());
-    Candidate result = candidate(setting, run);
+    try {
+      Candidate result = candidate(setting, run);
+      if (better(result, best)) best = {setting, std::move(result)};
+    } catch (const std::invalid_argument&) {
+      if (!failure) failure = std::current_exception();
+    }
     follow(run, ledger);
-    if (better(result, best)) best = {setting, std::move(result)};
   }
+  if (!best) std::rethrow_exception(failure);
   return std::move(*best);
 }
 

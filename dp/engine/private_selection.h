@@ -17,8 +17,9 @@ namespace sotto {
 // The result of one run, which leaves only if it is the best.
 struct Candidate {
   TensorFile released = {};  // what leaves: weights, and what they were trained with
-  // Larger is better, NaN is the worst. It must be a function of what the run released, and of
-  // public data: a score on private rows has to be released by the run itself
+  // Larger is better, NaN is the worst: also that of a training that fails, because its weights
+  // became infinite or its settings are out of range. It must be a function of what the run
+  // released, and of public data: a score on private rows has to be released by the run itself
   // (EngineOptions::planned_means).
   double score = 0;
 };
@@ -34,6 +35,11 @@ struct Selected {
 EventCounts planned_releases(std::int64_t population, const EngineOptions& options,
                              NeighboringRelation relation);
 
+// The noise multiplier with which an engine with these options begins on this ledger. Throws
+// std::invalid_argument where Engine does, such as for a target epsilon that is spent.
+double first_noise_multiplier(std::int64_t population, const EngineOptions& options,
+                              const Ledger& ledger);
+
 // The options for the runs of a selection, in a ledger of this relation, whose epsilon as a whole
 // is at most options.target_epsilon, with a noise multiplier in its place. Throws
 // std::invalid_argument without a target, and when none up to 1e6 meets it.
@@ -46,11 +52,13 @@ EngineOptions options_of_run(std::int64_t population, EngineOptions options,
 // so that some may never run and others twice. candidate(setting, run) trains an Engine on the
 // ledger `run`, which is its own, lies in memory, and refuses plans and releases beyond
 // selection.run. Nothing but the best candidate may leave: no other score, model or progress, nor
-// the number of runs (their time tells it; do not measure it). Of equal scores the first wins.
+// the number of runs (their time tells it; do not measure it). Of equal scores the first wins. A
+// candidate that throws std::invalid_argument is worse than all others.
 //
 // Throws std::invalid_argument, before any run, where Ledger::select() does and unless settings >=
-// 1; after a run, if its ledger is of another population than the selection's; and what `candidate`
-// throws. Then nothing is returned, and no search may follow in this ledger.
+// 1; after a run, if its ledger is of another population than the selection's; the first error of
+// the candidates if all have thrown std::invalid_argument, and another exception that one throws.
+// Then nothing is returned, and no search may follow in this ledger.
 //
 //   const NeighboringRelation relation = ledger.header().relation;
 //   const EngineOptions one =

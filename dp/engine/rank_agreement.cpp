@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 
 #include "autograd/ops/conv_pool.h"
 #include "autograd/ops/elementwise.h"
 #include "core/devices.h"
-#include "core/io/xxh64.h"
 #include "core/join.h"
 #include "core/library_version.h"
 #include "core/ranks/on_rank_0.h"
-#include "dp/clipping/clip_rule.h"
+#include "dp/engine/run_facts.h"
 #include "dp/engine/unit_owners.h"
 #include "dp/engine/validation.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -21,48 +19,9 @@ namespace sotto {
 
 namespace {
 
-// A name for people, and a value as text.
-using Fact = std::pair<std::string, std::string>;
-
-std::string text(const std::optional<double>& value) {
-  return value ? fmt::format("{}", *value) : "unset";
-}
-
-// The schedule's factors at step 0 and at every power of two: a sample of them, since rank 0 tells
-// the others the bounds and the noise of each step.
-std::string text(const std::optional<nn::Schedule>& schedule, std::int64_t steps) {
-  std::string factors = schedule ? "" : "unset";
-  for (std::int64_t step = 0; schedule && step <= steps; step = std::max(step + 1, 2 * step))
-    factors += fmt::format("{} ", schedule->value(step, 1));
-  return factors;
-}
-
-std::string hash(std::span<const std::byte> bytes) { return fmt::format("{:016x}", xxh64(bytes)); }
-
 std::string hash_of(const Tensor& value) {
   const Tensor flat = contiguous(value).to(cpu);
-  return hash({static_cast<const std::byte*>(flat.view().data), flat.bytes()});
-}
-
-// A hash of the rows of the first units: the functions themselves cannot be compared. Where each
-// unit has an owner, the others do not know its rows.
-std::string rows_text(std::int64_t population, const EngineOptions& options) {
-  if (!options.rows_of_unit) return "unset";
-  if (options.owner_of_unit) return "of owned units";
-  constexpr std::int64_t compared = std::int64_t{1} << 20;
-  std::vector<std::int64_t> all;
-  for (std::int64_t unit = 0; unit < std::min(population, compared); ++unit) {
-    const std::vector<std::int64_t> rows = options.rows_of_unit(unit);
-    all.push_back(std::ssize(rows));
-    all.insert(all.end(), rows.begin(), rows.end());
-  }
-  return hash(std::as_bytes(std::span(all)));
-}
-
-// A unit may be computed by any rank: its samples must be the same on each.
-std::string data_text(const Dataset* data, const EngineOptions& options) {
-  if (data == nullptr) return "unset";
-  return options.owner_of_unit ? "of owned units" : fmt::format("{:016x}", data->hash());
+  return hash_text({static_cast<const std::byte*>(flat.view().data), flat.bytes()});
 }
 
 // The bits of products, convolutions and exponentials, which differ between kinds of processors and
@@ -90,72 +49,6 @@ std::string device_text(Device device) {
   return fmt::format("a GPU, {}, {}", info->name, info->detail);
 }
 
-void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
-  facts.emplace_back("noise_multiplier", text(options.noise_multiplier));
-  facts.emplace_back("target_epsilon", text(options.target_epsilon));
-  facts.emplace_back("delta", fmt::format("{}", options.delta));
-  facts.emplace_back("steps", fmt::format("{}", options.steps));
-  facts.emplace_back("accountant", std::string(name(options.accountant)));
-  for (const PlannedMeans& means : options.planned_means)
-    facts.emplace_back("planned_means", fmt::format("{} {} {}", means.noise_multiplier,
-                                                    means.sampling_rate, means.times));
-  facts.emplace_back("noise", fmt::format("{}", static_cast<int>(options.noise)));
-  facts.emplace_back("noise_schedule", text(options.noise_schedule, options.steps));
-  if (const auto& strategy = options.noise_strategy) {
-    std::string variances = fmt::format("{} steps, {} bands", strategy->steps(), strategy->bands());
-    for (std::int64_t step = 0; step < strategy->steps(); step = std::max(step + 1, 2 * step))
-      variances += fmt::format(" {}", strategy->noise_variance(step));
-    facts.emplace_back("noise_strategy", variances);
-  }
-  facts.emplace_back("unit", options.unit);
-}
-
-void add_batches(std::vector<Fact>& facts, std::int64_t population, const EngineOptions& options) {
-  facts.emplace_back("population", fmt::format("{}", population));
-  facts.emplace_back("sampling", name(options.sampling));
-  facts.emplace_back("logical_batch", fmt::format("{}", options.logical_batch));
-  facts.emplace_back("max_batch_size", fmt::format("{}", options.max_batch_size));
-  facts.emplace_back("groups_in_cycle", fmt::format("{}", options.groups_in_cycle));
-  facts.emplace_back("physical_batch", fmt::format("{}", options.memory.rows()));
-  facts.emplace_back("accumulation", fmt::format("{}", options.memory.accumulation.value_or(0)));
-  facts.emplace_back("checkpoint", memory::checkpoint_text(options.memory.checkpoint));
-  facts.emplace_back("memory limit", fmt::format("{}", options.memory.limit));
-  facts.emplace_back("precision", memory::precision_text(options.memory.precision));
-  facts.emplace_back("rows_of_unit", rows_text(population, options));
-  facts.emplace_back("owner_of_unit", options.owner_of_unit ? "set" : "unset");
-  facts.emplace_back("mean_of_rows", fmt::format("{}", options.mean_of_rows));
-  facts.emplace_back("seed", fmt::format("{}", options.seed));
-}
-
-void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptions& options) {
-  for (const ClipGroup& group : clip_groups(model, options)) {
-    std::string members;
-    for (const Parameter* member : group.parameters) {
-      for (const auto& [parameter_name, parameter] : model.named_parameters())
-        if (parameter == member) members += " " + parameter_name;
-    }
-    facts.emplace_back("clip bound", fmt::format("{} for{}", group.bound, members));
-  }
-  const ClipOptions& clipping = options.clipping;
-  facts.emplace_back("clipping rule",
-                     fmt::format("{} gamma {}", name(clipping.rule.kind), clipping.rule.gamma));
-  facts.emplace_back("norm_method", fmt::format("{}", static_cast<int>(clipping.norm_method)));
-  facts.emplace_back("per_sample_grad_budget", fmt::format("{}", clipping.per_sample_grad_budget));
-  facts.emplace_back(
-      "passes", options.passes ? fmt::format("{}", static_cast<int>(*options.passes)) : "unset");
-  if (const auto& adaptive = options.adaptive_clipping)
-    facts.emplace_back("adaptive_clipping",
-                       fmt::format("{} {} {} {} {}", adaptive->quantile, adaptive->learning_rate,
-                                   text(adaptive->unclipped_count_stddev), adaptive->min_bound,
-                                   adaptive->max_bound));
-  facts.emplace_back("bound_schedule", text(options.bound_schedule, options.steps));
-  const memory::LossScaling& scaling = options.loss_scaling;
-  facts.emplace_back(
-      "loss_scaling",
-      fmt::format("{} {} {} {} {} {}", static_cast<int>(scaling.adjust), text(scaling.first),
-                  scaling.min, scaling.max, scaling.growth_interval, scaling.tolerated));
-}
-
 void add_model(std::vector<Fact>& facts, nn::Module& model, const nn::Optimizer& optimizer) {
   for (const auto& [name, parameter] : model.named_parameters()) {
     const Tensor& value = parameter->value;
@@ -170,8 +63,6 @@ void add_model(std::vector<Fact>& facts, nn::Module& model, const nn::Optimizer&
       if (parameter == trained) order += name + " ";
   }
   facts.emplace_back("optimizer's order", order);
-  for (const std::string& group : optimizer.group_descriptions())
-    facts.emplace_back("optimizer's group", group);
 }
 
 // All that a rank says about itself.
@@ -239,12 +130,12 @@ std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer
   const Device device = memory::device_of(optimizer);
   std::vector<Fact> facts{{"library's version", library_version},
                           {"ledger's run", ledger.run_id()},
-                          {"hash of the data set", data_text(data, options)},
                           {"device", device_text(device)},
                           {"arithmetic", arithmetic(device)}};
-  add_privacy(facts, options);
-  add_batches(facts, population, options);
-  add_clipping(facts, model, options);
+  for (const std::vector<Fact>& more :
+       {data_facts(data, population, options), option_facts(model, population, options),
+        optimizer_facts(optimizer)})
+    facts.insert(facts.end(), more.begin(), more.end());
   add_model(facts, model, optimizer);
   return facts;
 }

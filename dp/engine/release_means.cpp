@@ -84,6 +84,7 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query, Sampled
              batches.rows().value_or(memory::usual_physical_batch));
   std::vector<double> means = gaussian.release(
       sum.finish(std::move(draw), shared ? options.ranks : nullptr), ledger, budget.admission());
+  ++means_released;
   if (!leads()) return means;
   // The steps' sampler skips this draw's number and keeps its position in its epoch.
   SamplerState state = sampler->state();

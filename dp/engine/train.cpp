@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
+
+#include "core/io/file_lock.h"
 #include "core/overloaded.h"
 #include "core/ranks/on_rank_0.h"
 #include "dp/engine/training_checkpoint.h"
@@ -62,6 +65,40 @@ PrivacyStatement told_statement(const Engine& engine) {
   return statement_from_json(UnpackedValues(bytes).take_all<std::string>());
 }
 
+// Excludes another training of this name, from the first look at its files to the end.
+std::shared_ptr<const void> lock_of(const TrainOptions& options,
+                                    const std::shared_ptr<Ranks>& ranks) {
+  std::shared_ptr<const void> lock;
+  if (options.save.empty()) return lock;
+  by_rank_0(ranks, "train: lock", [&] {
+    lock = lock_name(options.save);
+    if (!lock) throw SystemFailure(fmt::format("train: another training has {} now", options.save));
+  });
+  return lock;
+}
+
+void tell(const TrainOptions& options, const Engine& engine, const std::string& line) {
+  if (engine.ranks() && engine.ranks()->rank() != 0) return;
+  if (options.tell) return options.tell(line);
+  fmt::print(stderr, "sotto: {}\n", line);
+}
+
+// Says why no step is left; nothing if all were made in this call.
+void tell_end(const TrainOptions& options, const Engine& engine, bool resumed) {
+  const std::int64_t made = engine.steps_made(), steps = options.engine.steps;
+  const std::string spent =
+      made == steps
+          ? ""
+          : fmt::format(": the target epsilon {} is spent, other runs' and lost steps included",
+                        options.engine.target_epsilon.value_or(0));
+  if (resumed) {
+    tell(options, engine,
+         fmt::format("nothing left to do: resumed at step {} of {}{}", made, steps, spent));
+  } else if (made < steps) {
+    tell(options, engine, fmt::format("ended after step {} of {}{}", made, steps, spent));
+  }
+}
+
 Var loss_of(nn::Module& model, const TrainLoss& loss, Tape& tape, const Dataset& batch) {
   return std::visit(
       Overloaded{
@@ -82,27 +119,19 @@ void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize
   engine.planned_means.push_back(planned);
 }
 
-}  // namespace
-
-PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
-                       const std::string& ledger, const TrainOptions& options,
-                       const TrainLoss& loss, const OnStep& on_step) {
-  const auto open = [&, seen_by = ranks_with_files(ledger, options)] {
-    check(seen_by.empty() || has_files(ledger, options),
-          "train: {} or {} is there for rank {}, and not for rank 0, which would begin a ledger of "
-          "its own: earlier releases would not count",
-          ledger, options.save.empty() ? "its checkpoint" : options.save, seen_by.front());
-    return open_ledger(ledger, options);
-  };
-  return train(model, optimizer, data, Ledger::on_rank_0(options.engine.ranks, open), options, loss,
-               on_step);
+// Makes the steps that are left. Returns false if `stepped` did, which ends it.
+bool make_steps(Engine& engine, const Engine::Loss& loss,
+                const std::function<bool(const StepReport& report)>& stepped) {
+  while (const std::optional<StepReport> report = engine.next_step(loss)) {
+    if (!stepped(*report)) return false;
+  }
+  return true;
 }
 
-PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
-                       const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
-                       const OnStep& on_step) {
-  check(options.engine.steps >= 1 && options.save_every >= 1,
-        "train: {} steps, with a checkpoint every {}", options.engine.steps, options.save_every);
+// train() with the name locked.
+PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
+                              const Ledger& ledger, const TrainOptions& options,
+                              const TrainLoss& loss, const OnStep& on_step) {
   EngineOptions engine_options = options.engine;
   if (!engine_options.ranks) engine_options.ranks = ledger.ranks();
   const bool saved = told(engine_options.ranks, "train: checkpoint", [&] {
@@ -120,24 +149,61 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
   const auto save = [&] {
     if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
   };
-  const bool released = saved && told(engine_options.ranks, "train: releases",
-                                      [&] { return checkpoint_mark(options.save).releases > 0; });
   if (saved) load_checkpoint(options.save, model, optimizer, engine);
+  for (const std::string& change : engine.changes())
+    tell(options, engine, "resumed, but " + change);
   save();  // a failure to save shows before the first release
-  if (options.standardize && !released) {
+  const auto begins = [&] { return engine.steps_made() == 0 && engine.means_released() == 0; };
+  if (options.standardize && told(engine.ranks(), "train: standardize", begins)) {
     standardize(engine, data, *options.standardize);
     save();
   }
-  while (engine.can_step()) {
-    const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
-      return loss_of(model, loss, tape, loader.batch(rows));
-    });
-    const auto goes_on = [&] { return !on_step || on_step(report, engine); };
-    if (!told(engine.ranks(), "train: on_step", goes_on)) break;
-    if (report.step % options.save_every == 0) save();
-  }
+  const std::int64_t first = engine.steps_made();
+  const Engine::Loss of_rows = [&](Tape& tape, std::span<const std::int64_t> rows) {
+    return loss_of(model, loss, tape, loader.batch(rows));
+  };
+  const auto stepped = [&](const StepReport& report) {
+    const bool goes_on =
+        told(engine.ranks(), "train: on_step", [&] { return !on_step || on_step(report, engine); });
+    if (goes_on && report.step % options.save_every == 0) save();
+    return goes_on;
+  };
+  const bool to_the_end = make_steps(engine, of_rows, stepped);
   save();
+  if (to_the_end) tell_end(options, engine, saved && engine.steps_made() == first);
   return told_statement(engine);
+}
+
+void check_options(const TrainOptions& options) {
+  check(options.engine.steps >= 1 && options.save_every >= 1,
+        "train: {} steps, with a checkpoint every {}", options.engine.steps, options.save_every);
+}
+
+}  // namespace
+
+PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
+                       const std::string& ledger, const TrainOptions& options,
+                       const TrainLoss& loss, const OnStep& on_step) {
+  check_options(options);
+  const auto lock = lock_of(options, options.engine.ranks);
+  const auto open = [&, seen_by = ranks_with_files(ledger, options)] {
+    check(seen_by.empty() || has_files(ledger, options),
+          "train: {} or {} is there for rank {}, and not for rank 0, which would begin a ledger of "
+          "its own: earlier releases would not count",
+          ledger, options.save.empty() ? "its checkpoint" : options.save, seen_by.front());
+    return open_ledger(ledger, options);
+  };
+  return train_locked(model, optimizer, data, Ledger::on_rank_0(options.engine.ranks, open),
+                      options, loss, on_step);
+}
+
+PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
+                       const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
+                       const OnStep& on_step) {
+  check_options(options);
+  const auto& ranks = options.engine.ranks ? options.engine.ranks : ledger.ranks();
+  const auto lock = lock_of(options, ranks);
+  return train_locked(model, optimizer, data, ledger, options, loss, on_step);
 }
 
 }  // namespace sotto

@@ -23,6 +23,11 @@ struct TrainOptions {
   // Standardises the inputs before the first step: means and deviations of columns are released
   // into a layer of the model, and the target epsilon holds for them and all steps together.
   std::optional<StandardizeOptions> standardize = {};
+  // Called with lines for people, on rank 0 if there are ranks: that the training ended before
+  // its last step because the target epsilon is spent, that a resumed one has
+  // nothing left to do, and what differs from the checkpoint (Engine::changes). Unset: they are
+  // printed on standard error.
+  std::function<void(const std::string& line)> tell = {};
 };
 
 // A loss returns one loss per sample, [n]. LabelLoss and ValueLoss compute it from the model's
@@ -42,8 +47,8 @@ using TrainLoss = std::variant<LabelLoss, ValueLoss, BatchLoss>;
 using OnStep = std::function<bool(const StepReport& report, const Engine& engine)>;
 
 // Trains the model by an Engine on this data, for all steps that are planned and within the target
-// epsilon, and returns the privacy statement, which save_model() stores with the model. A model on
-// a GPU gets its batches there, prefetched.
+// epsilon, also where other runs of the ledger share it, and returns the privacy statement, which
+// save_model() stores with the model. A model on a GPU gets its batches there, prefetched.
 //
 //   nn::Sgd optimizer(model, {.learning_rate = 1});
 //   const PrivacyStatement statement = train(
@@ -58,8 +63,9 @@ using OnStep = std::function<bool(const StepReport& report, const Engine& engine
 // `ledger` is the path of the ledger file, which is created if it does not exist, with the unit
 // options.engine.unit and the relation add_or_remove_one. Releases that it already holds count.
 // Throws where Engine, Engine::step(), save_checkpoint() and load_checkpoint() do; SystemFailure
-// for files that do not belong together; std::invalid_argument unless steps >= 1 and save_every
-// >= 1.
+// for files that do not belong together, and, before any of them is read, while another training,
+// in this process or another, has the name options.save; std::invalid_argument unless steps >= 1
+// and save_every >= 1.
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                        const std::string& ledger, const TrainOptions& options,
                        const TrainLoss& loss, const OnStep& on_step = {});

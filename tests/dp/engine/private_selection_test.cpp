@@ -90,6 +90,31 @@ TEST_CASE("the best score wins, of equal ones the first, and NaN is the worst") 
   CHECK(winner({nan, nan, nan}) == "0");
 }
 
+TEST_CASE("a candidate that cannot be trained loses, and alone it is the search's error") {
+  const auto search = [](std::uint64_t seed, bool others) {
+    Ledger ledger;
+    int runs = 0;
+    const auto candidate = [&](std::int64_t setting, const Ledger&) {
+      ++runs;
+      check(setting > 0 && others, "weights of setting {} are infinite", setting);
+      return scored(std::nan(""));
+    };
+    const Selected best =
+        select_privately(ledger, 2, selection, candidate, SecretRandom::insecure_seeded(seed));
+    return best.setting == 1 && best.candidate.released.metadata.empty() && runs > 0;
+  };
+  int won = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    try {
+      won += search(seed, true) ? 1 : 0;
+    } catch (const std::invalid_argument& error) {
+      CHECK(std::string(error.what()) == "weights of setting 0 are infinite");
+    }
+    CHECK(throws([&] { search(seed, false); }, "are infinite"));
+  }
+  CHECK(won > 5);
+}
+
 // P[setting wins] for uniform settings whose scores are their indices: sum_k P[K = k]
 // (((s + 1) / n)^k - (s / n)^k). At five standard deviations, with a fixed seed.
 TEST_CASE("settings win as often as the best of a random number of uniform ones") {

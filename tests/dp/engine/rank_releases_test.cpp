@@ -216,6 +216,25 @@ TEST_CASE(
   CHECK(std::filesystem::exists(state));
 }
 
+TEST_CASE("a budget that is spent elsewhere ends the steps of all ranks") {
+  for (const bool known : {false, true}) {  // to rank 0, which has read the ledger before the step
+    CAPTURE(known);
+    const Place place;
+    with_engines(
+        place.path(),
+        [&](RankTraining& training, Engine& engine, int rank) {
+          const Engine::Loss loss = loss_of(training.data, training.model);
+          expect(engine.next_step(loss).has_value(), "a step");
+          if (rank == 0) spend_elsewhere(place.path());
+          if (known)
+            save_checkpoint(place.path() + ".state", training.model, *training.optimizer, engine);
+          expect(!engine.next_step(loss) && !engine.can_step(), "the end on every rank");
+          expect(engine.steps_made() == 1, "no further step");
+        },
+        set_target);
+  }
+}
+
 TEST_CASE("a full disk at the ledger is an error on every rank, before any update") {
   const Place place;
   std::vector<std::vector<double>> before(3);
