@@ -59,21 +59,30 @@ void fail_at_terminate() {
   terminate_before();
 }
 
+// Slurm's shell looks to its programs as if srun had launched each of them as a rank.
+std::string advice() {
+  if (std::getenv("SLURM_PTY_PORT") == nullptr) return "";
+  return ": a shell of `srun --pty` stands in one process of a step; for a run of one process in "
+         "it, "
+         "unset SLURM_STEP_NUM_TASKS, and for several begin them with mpirun, or srun outside it";
+}
+
 std::unique_ptr<Link> make_link(const Launcher& launcher) {
   const char* const asked = std::getenv("SOTTO_MPI_LIBRARY");
   const std::string path = asked ? asked : beside_library("libsotto_" + launcher.mpi + ".so");
   // Never closed: MPI has threads and exit handlers of its own.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw SystemFailure(fmt::format("{} launched {} processes, and this build cannot join them: {}",
-                                    launcher.name, launcher.size, dlerror()));
+    throw SystemFailure(
+        fmt::format("{} launched {} processes, and this build cannot join them: {}{}",
+                    launcher.name, launcher.size, dlerror(), advice()));
   const auto make = reinterpret_cast<MakeMpiLink>(dlsym(library, "sotto_mpi_link"));
   if (!make) throw SystemFailure(path + " is not an MPI library of sotto");
   std::unique_ptr<Link> link(make());
   if (link->size() != launcher.size)
-    throw SystemFailure(
-        fmt::format("{} launched {} processes, and {} finds {}: another MPI's mpirun",
-                    launcher.name, launcher.size, path, link->size()));
+    throw SystemFailure(fmt::format("{} launched {} processes, and {} finds {}{}", launcher.name,
+                                    launcher.size, path, link->size(),
+                                    advice().empty() ? ": another MPI's mpirun" : advice()));
   return link;
 }
 

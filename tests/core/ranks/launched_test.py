@@ -108,6 +108,9 @@ def main():
     slurm = {**os.environ, "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0", "SOTTO_MPI_LIBRARY": "/nowhere/x.so"}
     alone = subprocess.run([PROGRAM, "moves"], env=slurm, capture_output=True, text=True, timeout=HANGS)
     expect(alone.returncode != 0 and "Slurm's srun launched 2 processes" in alone.stderr, "srun is noticed", alone)
+    shell = subprocess.run([PROGRAM, "moves"], env={**slurm, "SLURM_PTY_PORT": "7"}, capture_output=True, text=True,
+                           timeout=HANGS)
+    expect("a shell of `srun --pty`" in shell.stderr and "mpirun" not in alone.stderr, "Slurm's shell is noticed", shell)
 
 
 main()
