@@ -15,8 +15,8 @@ constexpr int contradicted = 3;
 int audit(const sotto::audit::Options& options) {
   if (options.threads > 0) sotto::set_thread_count(options.threads);
   const auto found = sotto::audit::run(options, sotto::audit::load_data(options));
-  sotto::samples::print("{}\n{}\n{}\n", found.one_run.in_words(), found.trade_off.in_words(),
-                        verdict(found));
+  sotto::samples::print_result(fmt::format("{}\n{}\n{}\n", found.one_run.in_words(),
+                                           found.trade_off.in_words(), verdict(found)));
   sotto::samples::write_texts({{options.report, to_html(options, found)},
                                {options.json, sotto::samples::json_text(to_json(options, found))}});
   return found.contradicted() || found.doubtful() ? contradicted : 0;

@@ -1,7 +1,10 @@
 #include "samples/audit/options.h"
 
 #include <cmath>
+#include <filesystem>
+#include <stdexcept>
 
+#include <sotto/dp/ledger/ledger.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 
@@ -62,6 +65,10 @@ class Reading {
   void add_running() {
     Options& o = options_;
     line_.group("Running");
+    line_.option("--ledger", o.ledger,
+                 "count the releases in this file, a new one: canaries are units, too; required "
+                 "with --data",
+                 "FILE");
     line_.option("--report", o.report, "write a page about the audit", "FILE");
     line_.option("--json", o.json, "write the page's contents and all scores as JSON", "FILE");
     line_.add_seed(o.seed, "public randomness: initial weights, drawn digits, canaries' places");
@@ -98,6 +105,19 @@ void validate(const Options& o) {
   require(!o.claim || (std::isfinite(*o.claim) && *o.claim >= 0), "--claimed-epsilon",
           o.claim.value_or(0), "a number of 0 or more");
   samples::check_threads(o.threads);
+  check(o.data.empty() || !o.ledger.empty(),
+        "--ledger: is required with --data, whose releases it counts");
+}
+
+// The ledger of an audit that failed before its first release may be used.
+void check_ledger(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return samples::check_writable("--ledger", path);
+  try {
+    Ledger::adopt(path, {});
+  } catch (const std::invalid_argument& error) {
+    fail(fmt::format("--ledger: {}", error.what()));
+  }
 }
 
 }  // namespace
@@ -108,7 +128,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   validate(options);
   samples::check_writable("--report", options.report);
   samples::check_writable("--json", options.json);
-  samples::check_distinct({options.report, options.json});
+  check_ledger(options.ledger);
+  samples::check_distinct({options.report, options.json, options.ledger});
   return options;
 }
 

@@ -29,6 +29,7 @@ struct Options {
   double confidence = 0.95;
   std::optional<double> claim;  // the epsilon to judge; none: the accountant's
 
+  std::string ledger;  // new, or empty; empty: in memory, for digits drawn by the program
   std::string report, json;
   std::uint64_t seed = 0;  // public randomness
   Device device = cpu;     // device of the model

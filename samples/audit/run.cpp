@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <numeric>
 
 #include <sotto/autograd/ops.h>
@@ -41,6 +42,12 @@ models::MnistNetwork make_network(const Options& options) {
   return network;
 }
 
+Ledger ledger_of(const Options& options) {
+  if (options.ledger.empty()) return Ledger();
+  return std::filesystem::exists(options.ledger) ? Ledger::adopt(options.ledger, {})
+                                                 : Ledger::create(options.ledger, {});
+}
+
 std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& wanted) {
   if (wanted.empty()) return model.parameters();
   std::vector<std::string> names;
@@ -64,6 +71,7 @@ class Run {
                    .population = data.size(),
                    .magnitude = magnitude_over_bound * options.clip_bound,
                    .seed = options.seed}),
+        ledger_(ledger_of(options)),
         engine_(model_, optimizer_, canaries_.units(), ledger_, engine_options()),
         reference_(flat_group(model_.parameters(), options.clip_bound)),
         random_(options.seed, reference_stream) {}

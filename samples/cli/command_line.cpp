@@ -224,7 +224,7 @@ void CommandLine::add_memory(memory::Policy& policy) {
       [&policy](const std::string& text) { policy.limit = memory::parse_bytes(text); },
       policy.limit > 0 ? memory::bytes_text(policy.limit) : "",
       "maximum bytes of tensors on the device, such as 800MB: auto settings are chosen to keep "
-      "it",
+      "it; the program's code, its threads and the text of files come on top",
       "SIZE");
 }
 

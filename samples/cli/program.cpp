@@ -17,6 +17,7 @@
 #include <sotto/core/allocator/memory_usage.h>
 #include <sotto/core/devices.h>
 #include <sotto/core/io/atomic_file.h>
+#include <sotto/core/io/file_lock.h>
 #include <sotto/core/io/utf8.h>
 #include <sotto/core/join.h>
 #include <sotto/core/ranks/rank_failure.h>
@@ -49,6 +50,39 @@ std::string identity(const std::string& path) {
   if (::stat(path.c_str(), &status) == 0) return fmt::format("{}:{}", status.st_dev, status.st_ino);
   const fs::path place = fs::absolute(file_place(path).path);
   return fs::weakly_canonical(place.parent_path()) / place.filename();
+}
+
+void check_place(const char* option, const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::absolute(path).parent_path();
+  std::error_code none;
+  check(fs::is_directory(folder, none), "{}: there is no folder {}", option, folder.string());
+  check(!fs::is_directory(path, none), "{}: {} is a folder", option, path);
+}
+
+// A result that was written under another name.
+struct Rescued final : SystemFailure {
+  using SystemFailure::SystemFailure;
+};
+
+// Names that no file has, for what cannot be written to `path`. Nothing is made beside a device.
+std::vector<std::string> rescue_names(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  std::vector<fs::path> folders;
+  if (const fs::path temporary = fs::temp_directory_path(none); !temporary.empty())
+    folders.push_back(temporary);
+  if (!fs::exists(path, none) || fs::is_regular_file(path, none))
+    folders.insert(folders.begin(), fs::absolute(path).parent_path());
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) {
+    const std::string name = (folder / fs::path(path).filename()).string() + ".rescue";
+    std::string free = name;
+    for (int number = 2; fs::exists(fs::symlink_status(free, none)); ++number)
+      free = fmt::format("{}.{}", name, number);
+    names.push_back(free);
+  }
+  return names;
 }
 
 bool can_print() {
@@ -135,18 +169,27 @@ void check_fits(const char* options, double bytes) {
 }
 
 void check_writable(const char* option, const std::string& path, FileKind kind) {
-  namespace fs = std::filesystem;
   if (path.empty()) return;
-  const fs::path folder = fs::absolute(path).parent_path();
-  std::error_code none;
-  check(fs::is_directory(folder, none), "{}: there is no folder {}", option, folder.string());
-  check(!fs::is_directory(path, none), "{}: {} is a folder", option, path);
+  check_place(option, path);
   try {
     check_can_write(path, kind);
     remove_leftovers(path);
   } catch (const SystemFailure& error) {
     fail(fmt::format("{}: {}", option, error.what()));
   }
+}
+
+std::shared_ptr<const void> lock_saved(const char* option, const std::string& path) {
+  if (path.empty()) return nullptr;
+  check_place(option, path);
+  std::shared_ptr<const void> lock;
+  try {
+    lock = lock_name(path);
+  } catch (const SystemFailure& error) {
+    fail(fmt::format("{}: {}", option, error.what()));
+  }
+  if (!lock) throw SystemFailure(fmt::format("{}: another training has {} now", option, path));
+  return lock;
 }
 
 void check_distinct(const std::vector<std::string>& paths) {
@@ -169,9 +212,46 @@ void print_text(std::string_view text) {
   }
 }
 
+void write_result(const std::string& path,
+                  const std::function<void(const std::string& path)>& write) {
+  try {
+    write(path);
+  } catch (const SystemFailure& failure) {
+    for (const std::string& name : rescue_names(path)) {
+      try {
+        write(name);
+      } catch (const SystemFailure&) {
+        continue;
+      }
+      throw Rescued(fmt::format("{}; it is saved as {}", failure.what(), name));
+    }
+    throw;
+  }
+}
+
+void print_result(std::string_view text) {
+  print_text(text);
+  if (silent() || output_failure().empty()) return;
+  try {
+    const std::string name = std::filesystem::temp_directory_path() / "sotto-results.rescue";
+    output_failure() += fmt::format("; it is saved as {}", write_new_file(name, text));
+  } catch (const std::runtime_error&) {
+    // Then the failure says that it is lost.
+  }
+}
+
 void write_text(const TextFile& file) {
   if (file.path.empty()) return;
-  write_file_atomically(file.path, [&](FileWriter& writer) { writer.write(file.text); });
+  try {
+    write_result(file.path, [&](const std::string& path) {
+      write_file_atomically(path, [&](FileWriter& writer) { writer.write(file.text); });
+    });
+  } catch (const Rescued&) {
+    throw;
+  } catch (const SystemFailure&) {
+    print_text(file.text);
+    throw;
+  }
 }
 
 void write_texts(const std::vector<TextFile>& files) {

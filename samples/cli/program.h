@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ void check_memory(const memory::Policy& policy);
 // `kind` is tensors, a training checkpoint. Removes temporary files of it that a killed program
 // left. An empty path is no file.
 void check_writable(const char* option, const std::string& path, FileKind kind = FileKind::other);
+// Locks a name under which files are saved (lock_name). Throws SystemFailure if another process has
+// it, and std::invalid_argument if its folder takes no files. An empty path has no lock.
+std::shared_ptr<const void> lock_saved(const char* option, const std::string& path);
 // Throws std::invalid_argument unless Clipper accepts the value of --clip-bound.
 void check_clip_bound(double bound);
 // Throws std::invalid_argument unless the noise multiplier is positive and at most 1e6: beyond it,
@@ -68,8 +72,17 @@ void print(fmt::format_string<const Args&...> format, const Args&... args) {
   print_text(fmt::format(format, args...));
 }
 
+// Prints a result that exists nowhere else. If that fails, it is also written to a new file in the
+// folder of temporary files, which the failure names.
+void print_result(std::string_view text);
+// Writes a result, of which a paid release is there once: calls write(path). If that throws a
+// SystemFailure, calls it with a free name, NAME.rescue, in the same folder and then in that of
+// temporary files; throws the SystemFailure, with the name where the result is now.
+void write_result(const std::string& path,
+                  const std::function<void(const std::string& path)>& write);
+
 // A text file that is replaced as a whole (atomic_file.h); none for an empty path. write_text
-// throws SystemFailure when it cannot be written.
+// throws where write_result() does; a text that can be written nowhere it prints.
 struct TextFile {
   std::string path, text;
 };

@@ -163,7 +163,7 @@ int schema(int argc, const char* const* argv) {
   check_request(request);
   const std::string text = request.epsilon ? paid_for(request) : guessed(request);
   if (request.out.empty()) {
-    samples::print_text(text);
+    request.epsilon ? samples::print_result(text) : samples::print_text(text);
   } else {
     samples::write_text({request.out, text});
   }

@@ -8,6 +8,7 @@
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/io/safetensors.h>
 #include <sotto/dp/engine/training_checkpoint.h>
+#include <sotto/dp/ledger/ledger_text.h>
 
 namespace sotto::samples {
 
@@ -46,6 +47,8 @@ json progress_json(const Checkpoint& checkpoint) {
   return {{"step", checkpoint.step},
           {"ledger", checkpoint.ledger ? json::parse(to_json(*checkpoint.ledger)) : json(nullptr)},
           {"noise_multiplier", checkpoint.noise_multiplier},
+          {"ledger_file", checkpoint.ledger_file},
+          {"data", checkpoint.data},
           {"epoch", checkpoint.position.epoch},
           {"row", checkpoint.position.row},
           {"requested_train_size", checkpoint.settings.requested_train_size},
@@ -58,6 +61,8 @@ void read_progress(const json& progress, Checkpoint& checkpoint) {
   if (const json& mark = progress.at("ledger"); !mark.is_null())
     checkpoint.ledger = ledger_position_from_json(mark.dump());
   progress.at("noise_multiplier").get_to(checkpoint.noise_multiplier);
+  checkpoint.ledger_file = progress.value("ledger_file", std::string());
+  checkpoint.data = progress.value("data", std::array<std::string, 2>());
   progress.at("epoch").get_to(checkpoint.position.epoch);
   progress.at("row").get_to(checkpoint.position.row);
   Settings& settings = checkpoint.settings;  // earlier versions loaded what they trained on
@@ -194,14 +199,28 @@ std::string statistics_path(const std::string& model_path) {
   return model_path + ".statistics.json";
 }
 
+namespace {
+
+// What to do with a ledger whose run has no state.
+std::string advice_without_state(const std::string& ledger) {
+  if (!std::filesystem::exists(ledger)) return "";
+  const LedgerContents contents = parse_ledger(read_file(ledger), ledger).contents;
+  const std::int64_t releases = total_releases(contents.events());
+  if (releases == 0) return ": give --save instead";
+  return fmt::format(
+      ": {} counts {} releases, whose model is lost; begin anew on the rest of the budget with "
+      "--ledger {} and another name for --save",
+      ledger, releases, ledger);
+}
+
+}  // namespace
+
 Checkpoint load_saved(const std::string& model_path, const std::string& program) {
   const std::string state = state_path(model_path);
   if (std::filesystem::exists(state)) return load_checkpoint(state, program);
-  const bool ledger = std::filesystem::exists(ledger_path(model_path));
-  if (!std::filesystem::exists(model_path)) {
+  if (!std::filesystem::exists(model_path))
     throw SystemFailure(fmt::format("there is no {} to resume from{}", state,
-                                    ledger ? ": give --save instead" : ""));
-  }
+                                    advice_without_state(ledger_path(model_path))));
   const TensorFile file = load_tensors(model_path);
   return parse_file(model_path, "a checkpoint of this program", [&] {
     check(!file.metadata.contains(statement_key), "it is a model, and there is no {}", state);

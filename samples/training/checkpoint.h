@@ -4,6 +4,7 @@
 // (dp/engine/training_checkpoint.h).
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,6 +35,9 @@ struct Checkpoint {
   // Private runs: the ledger's position at this checkpoint, and the noise in use.
   std::optional<LedgerPosition> ledger;
   double noise_multiplier = 0;
+  std::string ledger_file;  // the ledger's path; empty: unknown
+  // Hashes of the training data and of the test data (fingerprints()); empty: unknown.
+  std::array<std::string, 2> data;
   // Ordinary runs: the start of the next batch.
   ShuffledBatches::Position position;
   std::vector<Evaluation> history;

@@ -17,8 +17,7 @@ std::optional<double> ordinary_measure(Task& task, const Settings& settings, con
   task.fit_to_data(ordinary);
   Ledger unused;
   Trainer trainer(task, ordinary, data, unused, std::nullopt, ranks);
-  while (trainer.can_step()) {
-    trainer.step();
+  while (trainer.step()) {
     if (stop()) return std::nullopt;
   }
   return trainer.test_measure();

@@ -1,6 +1,5 @@
 #include "samples/training/options.h"
 
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,9 +9,9 @@
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/join.h>
 #include <sotto/core/ranks/rank_threads.h>
-#include <sotto/dp/ledger/ledger_text.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
+#include "samples/training/option_files.h"
 #include "samples/training/together.h"
 
 namespace sotto::samples {
@@ -191,61 +190,6 @@ void resolve(const Reading& line, Settings& s) {
   if (line.given("--epochs")) s.steps.reset();
 }
 
-void check_files(const Options& options) {
-  const FileKind saved = options.resumed ? FileKind::tensors : FileKind::other;
-  if (!options.save.empty()) {
-    for (const std::string& path : {options.save, state_path(options.save)})
-      check_writable("--save", path, saved);
-  }
-  check_writable("--report", options.report);
-  check_writable("--json", options.json);
-  std::vector<std::string> all = {options.report, options.json};
-  if (!options.save.empty()) {
-    all.insert(all.end(), {options.save, state_path(options.save), statistics_path(options.save)});
-  }
-  all.push_back(options.ledger_file());
-  check_distinct(all);
-}
-
-// Refuses the ledger of other training. A run that ended before its first step may leave only a
-// ledger, which counts nothing: it is used.
-void check_ledger(const std::string& path, const Settings& settings) {
-  std::error_code none;
-  if (!std::filesystem::exists(path, none)) return;
-  const std::string text = read_file(path);
-  check(text.find('\n') != std::string::npos,
-        "--save: {} broke off before its first line and counts nothing: remove it", path);
-  const LedgerContents ledger = parse_ledger(text, path).contents;
-  const std::int64_t releases = total_releases(ledger.events());
-  check(releases == 0,
-        "--save: {} counts {} releases of a run whose state is missing: give another name", path,
-        releases);
-  check(settings.privacy && ledger.header == header_of(settings) && ledger.reasons.empty(),
-        "--save: {} is the ledger of other training: give another name", path);
-}
-
-// A run must not overwrite the files of another, least of all its ledger.
-void check_unused(const Options& options) {
-  if (options.save.empty() || options.resumed) return;
-  std::error_code none;
-  for (const std::string& path : {options.save, state_path(options.save)}) {
-    check(!std::filesystem::exists(path, none),
-          "--save: {} exists already (--resume {} continues it)", path, options.save);
-  }
-  if (options.ledger.empty()) check_ledger(ledger_path(options.save), options.settings);
-}
-
-void check_continued_ledger(const Options& options) {
-  if (options.ledger.empty()) return;
-  std::error_code none;
-  check(std::filesystem::exists(options.ledger, none), "--ledger: there is no {}", options.ledger);
-  const LedgerHeader header =
-      parse_ledger(read_file(options.ledger), options.ledger).contents.header;
-  const LedgerHeader ours = header_of(options.settings);
-  check(header == ours, "--ledger: {} counts {}, {}, and this training {}, {}", options.ledger,
-        header.unit, relation_text(header.relation), ours.unit, relation_text(ours.relation));
-}
-
 void check_numbers(const Options& options) {
   check(options.save_every >= 0, "--save-every: {} steps", options.save_every);
   check(options.eval_every >= 0, "--eval-every: {} steps", options.eval_every);
@@ -358,6 +302,11 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   together(ranks, [&] { goes_on = names.parse(argc, argv); });
   if (!goes_on) return std::nullopt;
   assign(task, task_defaults);
+  on_first_rank(ranks, [&] {
+    const bool resumes = !names.resume().empty();
+    options.locks =
+        locks_of(resumes ? "--resume" : "--save", resumes ? names.resume() : first.save);
+  });
   if (!names.resume().empty()) {
     options.resumed =
         told_checkpoint(ranks, [&] { return load_saved(names.resume(), task.program()); });
@@ -372,8 +321,7 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   // A rank on another host may see what rank 0 does not: an earlier run that would be forgotten.
   together(ranks, [&] { check_unused(options); });
   on_first_rank(ranks, [&] {
-    check_continued_ledger(options);
-    check_files(options);
+    check_files(task, options);
     task.check_files();
     check_resumable(task, options);
   });

@@ -1,8 +1,11 @@
 // The command line of a training program.
 #pragma once
 
+#include <array>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <sotto/core/ranks/ranks.h>
 #include "samples/training/checkpoint.h"
@@ -16,6 +19,10 @@ struct Options {
 
   std::string preset;  // its name, and the differences from it; empty: none
   std::string recipe;  // the preset's settings that are not the program's defaults
+
+  // As long as it lives, no other process reads or writes the files of the name `save`.
+  std::vector<std::shared_ptr<const void>> locks;
+  std::array<std::string, 2> data;  // fingerprints(), if anything is saved
 
   std::string save;         // the model's path; empty: nothing is saved
   std::string ledger;       // that the run continues; empty: one of its own

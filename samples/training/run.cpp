@@ -1,20 +1,18 @@
 #include "samples/training/run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/allocator/allocator.h>
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/io/utf8.h>
-#include <sotto/core/ranks/rank_threads.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/dp/ledger/ledger_text.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include <sotto/dp/sampling/sampler.h>
 #include "samples/cli/program.h"
@@ -44,8 +42,9 @@ Ledger open_ledger(const Options& options) {
   const std::string path = options.ledger_file();
   if (path.empty() || !options.settings.privacy) return Ledger(header);
   if (options.resumed) return Ledger::resume(path, *options.resumed->ledger, options.write_ahead);
-  // A ledger that the run continues exists, and one that counts nothing may (options.cpp).
-  return std::filesystem::exists(path) ? Ledger::open(path, options.write_ahead)
+  if (!options.ledger.empty()) return Ledger::open(path, options.write_ahead);
+  // One that counts nothing may be there.
+  return std::filesystem::exists(path) ? Ledger::adopt(path, header, options.write_ahead)
                                        : Ledger::create(path, header, options.write_ahead);
 }
 
@@ -87,11 +86,10 @@ class Session {
 
   int run() {
     introduce();
-    if (!options_.resumed) {
-      standardize();
-      save();
+    if (!options_.resumed) save();  // a failure to save shows before the first release
+    standardize();
+    while (!stopped() && step()) {
     }
-    while (!stopped() && trainer_.can_step()) step();
     finish();
     return stopped() ? 128 + signal_ : 0;
   }
@@ -135,10 +133,13 @@ class Session {
   }
 
   void introduce() const;
+  void tell_changes() const;
   void standardize();
-  void step();
+  bool step();
   void evaluate();
   void save();
+  void save_as(const std::string& name, const Checkpoint& checkpoint);
+  void tell_end();
   void finish();
   void compare();
   void write_reports(const Outcome& outcome);
@@ -159,7 +160,25 @@ class Session {
   std::int64_t lost_releases_ = 0;
 };
 
+// Says, however quiet the run, what differs from the checkpoint.
+void Session::tell_changes() const {
+  const Checkpoint& before = *options_.resumed;
+  const nlohmann::json now = all_settings(trainer_.settings(), task_);
+  nlohmann::json known = nlohmann::json::object();  // by the version that wrote the checkpoint
+  for (const auto& [name, value] : now.items()) {
+    if (before.all_settings.contains(name)) known[name] = value;
+  }
+  if (const std::string text = changes(known, before.all_settings); !text.empty())
+    print("resumed, but {}\n", text);
+  constexpr std::array parts = {"training", "test"};
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    if (!before.data[k].empty() && before.data[k] != options_.data[k])
+      print("resumed, but the {} data are not those of the checkpoint\n", parts[k]);
+  }
+}
+
 void Session::introduce() const {
+  if (options_.resumed) tell_changes();
   if (options_.quiet) return;
   const Settings& s = trainer_.settings();
   print("{} training and {} {} samples, {}\n", s.train_size, s.test_size, held_out(s),
@@ -194,13 +213,18 @@ void Session::introduce() const {
 
 void Session::standardize() {
   const std::int64_t columns = trainer_.standardize();
-  if (columns > 0 && leads() && !options_.quiet)
+  if (columns == 0) return;
+  save();
+  if (leads() && !options_.quiet)
     print("means and deviations of {} columns were released with noise\n", columns);
 }
 
-void Session::step() {
+// Returns false when no step is left.
+bool Session::step() {
   const bool planned = trainer_.memory_plan() != nullptr;
-  statistics_.add(trainer_.step());
+  const std::optional<StepFacts> facts = trainer_.step();
+  if (!facts) return false;
+  statistics_.add(*facts);
   if (!planned && trainer_.memory_plan() && !options_.quiet)
     print_text(trainer_.memory_plan()->text());
   const std::int64_t made = trainer_.steps_made();
@@ -210,6 +234,7 @@ void Session::step() {
     progress_.stepped(state());
   }
   if (made % interval(options_.save_every, options_.settings) == 0) save();
+  return true;
 }
 
 void Session::evaluate() {
@@ -228,14 +253,36 @@ void Session::save() {
   if (options_.save.empty()) return;
   Checkpoint checkpoint = trainer_.checkpoint();
   if (!leads()) return;
+  checkpoint.history = history_;
+  checkpoint.data = options_.data;
+  if (trainer_.engine())
+    checkpoint.ledger_file = std::filesystem::absolute(options_.ledger_file()).string();
+  write_result(options_.save, [&](const std::string& name) { save_as(name, checkpoint); });
+}
+
+void Session::save_as(const std::string& name, const Checkpoint& checkpoint) {
   if (options_.statistics) {
     Statistics statistics = statistics_.statistics();
     statistics.seconds = seconds();
-    save_statistics(statistics_path(options_.save), statistics);
+    save_statistics(statistics_path(name), statistics);
   }
-  checkpoint.history = history_;
-  save_checkpoint(state_path(options_.save), checkpoint);
-  trainer_.save_model(options_.save);
+  save_checkpoint(state_path(name), checkpoint);
+  trainer_.save_model(name);
+}
+
+// Says why a run ended that no signal stopped before its last step, or did not begin.
+void Session::tell_end() {
+  const std::int64_t made = trainer_.steps_made(), steps = planned_steps(options_.settings);
+  const std::string why =
+      made == steps
+          ? ""
+          : fmt::format(": the target epsilon {:g} is spent, other runs' and lost steps included",
+                        options_.settings.epsilon.value_or(0));
+  if (options_.resumed && options_.resumed->step == made) {
+    print("nothing left to do: resumed at step {} of {}{}\n", made, steps, why);
+  } else if (made < steps) {
+    print("ended after step {} of {}{}\n", made, steps, why);
+  }
 }
 
 void Session::finish() {
@@ -259,13 +306,23 @@ void Session::finish() {
   if (signal_ != 0) {
     print("stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
           options_.save.empty() ? "" : "; continue with --resume " + printable(options_.save));
+  } else {
+    tell_end();
   }
   if (const Learner* const learner = trainer_.learner(); learner && !options_.quiet) {
     for (const auto& [name, value] : learner->learned()) print("{}: {}\n", name, value);
   }
-  compare();
-  print("{}\n", closing_line(outcome, trainer_));
+  std::exception_ptr failure;  // of what follows the private training and must not take its results
+  try {
+    compare();
+  } catch (const std::exception&) {
+    if (ranks_) throw;  // the others wait for this one
+    failure = std::current_exception();
+  }
+  const std::string closing = closing_line(outcome, trainer_) + "\n";
+  options_.save.empty() ? print_result(closing) : print_text(closing);
   write_reports(outcome);  // last, so that a failure to write them loses nothing else
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Session::compare() {
@@ -301,67 +358,6 @@ void watch_for_signals(bool alone) {
     // The caller, such as nohup, chose to ignore the signal.
     if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
-}
-
-namespace {
-
-void check_population(const std::string& ledger, std::int64_t units) {
-  if (ledger.empty()) return;
-  const auto counted = parse_ledger(read_file(ledger), ledger).contents.population;
-  check(!counted || *counted == units,
-        "--ledger: {} counts {} units and the training data have {}: are some kept for the test?",
-        ledger, counted.value_or(0), units);
-}
-
-Data validation_of(const Data& data, const Settings& settings) {
-  auto [train, validation] = data.train.split(1 - settings.validation, settings.seed);
-  check(train.size() > 0 && validation.size() > 0,
-        "--validation: {} of {} units leaves {} training and {} validation samples",
-        settings.validation, data.train.unit_count(), train.size(), validation.size());
-  return {.train = std::move(train), .test = std::move(validation)};
-}
-
-// One rank's data, and the settings that depend on them. Rank 0 lets the task keep what it loaded,
-// before rows are held out.
-Data load_data(Task& task, Options& options, bool leads) {
-  allocator(options.settings.device).set_limit(options.settings.memory.limit);
-  Settings& settings = options.settings;
-  Settings requested = settings;
-  requested.train_size = settings.requested_train_size;
-  requested.test_size = settings.requested_test_size;
-  Data data = loaded("--train-size, --test-size", [&] { return task.load(requested); });
-  if (leads) task.keep(data);
-  if (settings.validation > 0) data = validation_of(data, settings);
-  const std::int64_t units = data.train.unit_count();
-  check(units > 1 || data.train.size() == 1,
-        "--data: all {} samples belong to one unit, whose model would be noise", data.train.size());
-  settings.train_size = settings.privacy ? units : data.train.size();
-  settings.test_size = data.test.size();
-  task.fit_to_data(settings);
-  validate(settings);
-  return data;
-}
-
-}  // namespace
-
-Data prepare(Task& task, Options& options, const std::shared_ptr<Ranks>& ranks) {
-  if (ranks->size() > 1) {
-    options.processors = share_processors(*ranks, options.threads);
-  } else if (options.threads > 0) {
-    set_thread_count(options.threads);
-  }
-  Data data;
-  together(*ranks, [&] { data = load_data(task, options, ranks->rank() == 0); });
-  if (ranks->size() > 1) check_equal(*ranks, "--data", fingerprint(data), Shown::no);
-  on_first_rank(*ranks, [&] { check_population(options.ledger, data.train.unit_count()); });
-  if (options.resumed) return data;
-  // Finds mistakes in the settings of a new run before the run has a ledger.
-  together(*ranks, [&] {
-    const auto several = ranks->size() > 1 ? ranks : nullptr;
-    Ledger ledger = Ledger::on_rank_0(several, [&] { return Ledger(header_of(options.settings)); });
-    Trainer(task, options.settings, data, ledger, std::nullopt, several);
-  });
-  return data;
 }
 
 int run(Task& task, const Options& options, const Data& data, const std::shared_ptr<Ranks>& ranks) {

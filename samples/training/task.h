@@ -107,6 +107,12 @@ class Task {
   virtual void prepare(Settings& settings) = 0;
   // Throws std::invalid_argument for files of its own that the task could not write. Rank 0's.
   virtual void check_files() const {}
+  // Whether --ledger must be given, and may name a file that is not there: of what saves no model,
+  // beside which its ledger would be.
+  struct LedgerUse {
+    bool required = false, begins = false;
+  };
+  virtual LedgerUse ledger_use() const { return {}; }
   // Sets what depends on the number of training units, settings.train_size.
   virtual void fit_to_data(Settings& /*settings*/) const {}
   // The options of training that the settings leave without effect: it is an error to give one.

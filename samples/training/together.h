@@ -2,6 +2,7 @@
 // function is collective; with one rank each does its work alone.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 
@@ -26,7 +27,8 @@ void check_equal(Ranks& ranks, const std::string& what, const std::string& text,
 int largest(Ranks& ranks, int own);
 // Rank 0's checkpoint, which it loads, on every rank; the engine's secrets stay on rank 0.
 Checkpoint told_checkpoint(Ranks& ranks, const std::function<Checkpoint()>& load);
-// A hash of all samples and units.
-std::string fingerprint(const Data& data);
+// Hashes of all samples and units: of the training data, with other data that the task has read,
+// and of the test data.
+std::array<std::string, 2> fingerprints(const Data& data);
 
 }  // namespace sotto::samples

@@ -162,20 +162,18 @@ void Trainer::load(const Checkpoint& checkpoint) {
 
 std::int64_t Trainer::standardize() {
   const auto options = engine_ ? task_.standardize(*model_) : std::nullopt;
-  if (!options) return 0;
+  if (!options || step_ > 0 || engine_->means_released() > 0) return 0;
   sotto::standardize(*engine_, data_.train, *options);
   return std::ssize(options->ranges);
 }
 
-bool Trainer::can_step() const {
-  return engine_ ? engine_->can_step() : step_ < planned_steps(settings_);
-}
-
-StepFacts Trainer::step() {
+std::optional<StepFacts> Trainer::step() {
+  if (engine_ ? !engine_->can_step() : step_ >= planned_steps(settings_)) return std::nullopt;
   if (schedule_) optimizer_->follow(*schedule_, step_);
   task_.begin_step(*model_, step_, engine_ ? &engine_->clipper() : nullptr);
   if (learner_) learner_->begin_step(step_);
-  const StepFacts facts = engine_ ? private_step() : ordinary_step();
+  const std::optional<StepFacts> facts = engine_ ? private_step() : ordinary_step();
+  if (!facts) return std::nullopt;
   ++step_;
   if (average_) average_->update();
   if (learner_) learner_->end_step(step_ - 1);
@@ -245,12 +243,13 @@ std::string Trainer::captured() const {
                                      : fmt::format("{}; not: {}", parts, captured_->reason());
 }
 
-StepFacts Trainer::private_step() {
-  StepReport report = engine_->step(
+std::optional<StepFacts> Trainer::private_step() {
+  std::optional<StepReport> report = engine_->next_step(
       [&](Tape& tape, std::span<const std::int64_t> rows) { return losses(tape, rows); });
-  const ClipStatistics& statistics = *report.statistics;
-  return {statistics.loss_sum, statistics.rows, statistics.units, &statistics,
-          std::move(report.bounds)};
+  if (!report) return std::nullopt;
+  const ClipStatistics& statistics = *report->statistics;
+  return StepFacts{statistics.loss_sum, statistics.rows, statistics.units, &statistics,
+                   std::move(report->bounds)};
 }
 
 std::span<const std::int64_t> Trainer::own_part(std::span<const std::int64_t> samples) const {

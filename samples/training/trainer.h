@@ -39,10 +39,11 @@ class Trainer {
           const std::optional<Checkpoint>& resumed, std::shared_ptr<Ranks> ranks = nullptr);
 
   // Releases the means and deviations that the task's model is to have, before the first step of a
-  // private run. Returns the number of columns standardised.
+  // private run, if that was not done. Returns the number of columns standardised.
   std::int64_t standardize();
-  bool can_step() const;
-  StepFacts step();
+  // Returns nullopt, with nothing released, when all steps are made, and when the target epsilon is
+  // spent, by this run or by others of its ledger.
+  std::optional<StepFacts> step();
   std::int64_t steps_made() const { return step_; }
   // The task's measure on the test data, with averaged weights if there are any; 0 on other ranks
   // than 0.
@@ -90,7 +91,7 @@ class Trainer {
   Dataset views_of(std::span<const std::int64_t> rows) const;
   Var losses(Tape& tape, std::span<const std::int64_t> rows);
   std::optional<std::int64_t> captured_rows() const;
-  StepFacts private_step();
+  std::optional<StepFacts> private_step();
   StepFacts ordinary_step();
 
   Task& task_;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <filesystem>
+#include <stdexcept>
 
 #include <nlohmann/json.hpp>
 
@@ -41,13 +44,35 @@ Trained trained(TuneTask& task, const Settings& common, const SweepSetting& sett
                 const Data& data, Ledger run) {
   task.fix_settings(setting.weight_decay);
   samples::Trainer trainer(task, with_setting(common, setting), data, run, std::nullopt);
-  while (trainer.can_step()) trainer.step();
+  while (trainer.step()) {
+  }
   return {setting, trainer.measure({.train = data.train, .test = task.clean()}),
           trainer.test_measure()};
 }
 
+// The result of a training that fails, because its weights became infinite or its clip bound is out
+// of range, is the worst.
+Trained trained_or_worst(TuneTask& task, const Settings& common, const SweepSetting& setting,
+                         const Data& data, const Ledger& run, std::string& failure) {
+  try {
+    return trained(task, common, setting, data, run);
+  } catch (const std::invalid_argument& error) {
+    failure = error.what();
+    return {setting, std::nan(""), std::nan("")};
+  }
+}
+
+Ledger ledger_of(const Options& options, const Settings& settings) {
+  const std::string& path = options.ledger;
+  if (path.empty()) return Ledger(header_of(settings));
+  return std::filesystem::exists(path)
+             ? Ledger::open(path, options.write_ahead)
+             : Ledger::create(path, header_of(settings), options.write_ahead);
+}
+
+// A new run knows what all others of the file have released.
 double spent(const Ledger& ledger, const Settings& settings) {
-  return epsilon(ledger, settings.delta,
+  return epsilon(ledger.new_run(), settings.delta,
                  accountant_factory(parse_accountant(settings.accountant), relation_of(settings)));
 }
 
@@ -68,8 +93,15 @@ nlohmann::json json_of(const Trained& of) {
           {"public_accuracy", of.score}};
 }
 
-// Settings of each of several trainings that meet the target epsilon together.
-Settings of_each(const Settings& settings, std::int64_t trainings) {
+nlohmann::json json_of(const std::vector<Trained>& results) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Trained& result : results) all.push_back(json_of(result));
+  return all;
+}
+
+// Settings of each of several trainings that meet the target epsilon together, and with what the
+// ledger holds.
+Settings of_each(const Settings& settings, std::int64_t trainings, const Ledger& ledger) {
   if (!settings.epsilon) return settings;
   Settings together = settings, each = settings;
   // An epoch that a training begins is charged whole.
@@ -77,47 +109,71 @@ Settings of_each(const Settings& settings, std::int64_t trainings) {
   const std::int64_t batches = sampler->event().batches, steps = planned_steps(settings);
   together.steps = trainings * ((steps + batches - 1) / batches * batches);
   each.epsilon.reset();
-  each.noise_multiplier = noise_multiplier(together);
+  each.noise_multiplier =
+      first_noise_multiplier(settings.train_size, engine_options(together), ledger);
   return each;
 }
+
+// NaN is the least.
+bool worse(double one, double other) { return std::isnan(one) ? !std::isnan(other) : one < other; }
 
 double median_of(const std::vector<Trained>& results) {
   std::vector<double> measures;
   for (const Trained& result : results) measures.push_back(result.measure);
-  std::ranges::sort(measures);
+  std::ranges::sort(measures, worse);
   return (measures[(measures.size() - 1) / 2] + measures[measures.size() / 2]) / 2;
+}
+
+// Trains with each setting. An exception that no setting explains ends the trainings, and is
+// stored: what was charged before has its results.
+std::vector<Trained> results_of(TuneTask& task, const Options& options, const Settings& each,
+                                const std::vector<SweepSetting>& all, const Data& data,
+                                const Ledger& ledger, std::exception_ptr& ended) {
+  std::vector<Trained> results;
+  for (const SweepSetting& setting : all) {
+    std::string failure;
+    try {
+      results.push_back(trained_or_worst(task, each, setting, data, ledger.new_run(), failure));
+    } catch (const std::exception&) {
+      ended = std::current_exception();
+      return results;
+    }
+    if (failure.empty()) {
+      tell(options, "{}: test accuracy {:.2f} %, public {:.2f} %\n", setting.text(),
+           100 * results.back().measure, 100 * results.back().score);
+    } else {
+      tell(options, "{}: failed: {}\n", setting.text(), failure);
+    }
+  }
+  return results;
 }
 
 int sweep_charging_sum(TuneTask& task, const Options& options, const Data& data) {
   const std::vector<SweepSetting> all =
       sweep_settings(options.settings, task.weight_decay(), task.sweep());
-  const Settings each = of_each(options.settings, std::ssize(all));
-  Ledger ledger(header_of(each));
+  Ledger ledger = ledger_of(options, options.settings);
+  const Settings each = of_each(options.settings, std::ssize(all), ledger);
   tell(options,
        "{} private trainings of {} steps, noise multiplier {}: all are charged, and the sum is "
        "what the best of them costs\n",
        all.size(), planned_steps(each), noise_text(*each.noise_multiplier));
-  std::vector<Trained> results;
-  nlohmann::json told = nlohmann::json::array();
-  for (const SweepSetting& setting : all) {
-    results.push_back(trained(task, each, setting, data, ledger.new_run()));
-    told.push_back(json_of(results.back()));
-    tell(options, "{}: test accuracy {:.2f} %, public {:.2f} %\n", setting.text(),
-         100 * results.back().measure, 100 * results.back().score);
-  }
-  const Trained best = *std::ranges::max_element(results, {}, &Trained::score);
+  std::exception_ptr ended;
+  const std::vector<Trained> results = results_of(task, options, each, all, data, ledger, ended);
+  if (results.empty()) std::rethrow_exception(ended);
+  const Trained best = *std::ranges::max_element(results, worse, &Trained::score);
   const double all_spent = spent(ledger, each), median = median_of(results);
-  print(
+  samples::print_result(fmt::format(
       "best on public rows: {}: test accuracy {:.2f} %; median of the settings {:.2f} %; "
       "(epsilon, delta) = ({}, {})\n",
-      best.setting.text(), 100 * best.measure, 100 * median, rounded_up(all_spent), each.delta);
+      best.setting.text(), 100 * best.measure, 100 * median, rounded_up(all_spent), each.delta));
   write_json(options, {{"charge", "sum"},
                        {"epsilon", all_spent},
                        {"delta", each.delta},
                        {"noise_multiplier", *each.noise_multiplier},
                        {"median", median},
                        {"best", json_of(best)},
-                       {"settings", told}});
+                       {"settings", json_of(results)}});
+  if (ended) std::rethrow_exception(ended);
   return 0;
 }
 
@@ -133,7 +189,10 @@ int sweep_selecting(TuneTask& task, const Options& options, const Data& data) {
     each.epsilon.reset();
     each.noise_multiplier = one.noise_multiplier;
   }
-  Ledger ledger(header_of(each));
+  Ledger ledger = ledger_of(options, each);
+  check(ledger.releases() == 0,
+        "--ledger: {} counts {} releases, and a private selection must be the first of its ledger",
+        options.ledger, ledger.releases());
   tell(
       options,
       "private trainings of {} steps, {} in the mean, noise multiplier {}: nothing is told but the "
@@ -148,9 +207,10 @@ int sweep_selecting(TuneTask& task, const Options& options, const Data& data) {
       });
   const auto best = nlohmann::json::parse(selected.candidate.released.metadata.at("result"));
   const double all_spent = spent(ledger, each);
-  print("selected: {}: test accuracy {:.2f} %; (epsilon, delta) = ({}, {})\n",
-        all[static_cast<std::size_t>(selected.setting)].text(),
-        100 * best["accuracy"].get<double>(), rounded_up(all_spent), each.delta);
+  samples::print_result(
+      fmt::format("selected: {}: test accuracy {:.2f} %; (epsilon, delta) = ({}, {})\n",
+                  all[static_cast<std::size_t>(selected.setting)].text(),
+                  100 * best["accuracy"].get<double>(), rounded_up(all_spent), each.delta));
   write_json(options, {{"charge", "select"},
                        {"epsilon", all_spent},
                        {"delta", each.delta},
@@ -181,8 +241,7 @@ std::vector<SweepSetting> sweep_settings(const Settings& around, double weight_d
 int sweep(TuneTask& task, const Options& options, const Data& data) {
   check(!options.resumed, "--sweep: a sweep cannot be resumed: what it charged stays charged");
   check(options.report.empty(), "--sweep: has no page for --report; --json writes its results");
-  check(options.save.empty() && options.ledger.empty(),
-        "--sweep: trains for comparison, and saves nothing: not with --save or --ledger");
+  check(options.save.empty(), "--sweep: trains for comparison, and saves nothing: not with --save");
   check(!options.compare, "--sweep: not with --compare");
   check(options.settings.validation == 0,
         "--validation: {} with --sweep would tell results on private rows that nothing charges",

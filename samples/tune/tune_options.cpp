@@ -17,9 +17,11 @@ void TuneTask::add_model_options(samples::CommandLine& line) {
               "LIST");
   line.option("--weight-decay", weight_decay_, "weight decay, or where its learning starts", "X");
   line.option("--tuning-rate", rate_, "how fast the logarithms of settings are learned", "X");
-  line.option("--sweep", sweep_.settings,
-              "instead of learning, train with this many settings, drawn around the given ones",
-              "N");
+  line.option(
+      "--sweep", sweep_.settings,
+      "instead of learning, train with this many settings, drawn around the given ones; with "
+      "--data it needs --ledger, which may name a new file",
+      "N");
   line.option("--sweep-range", sweep_.range, "factor by which they differ from them at most", "X");
   line.choice("--sweep-charge", sweep_.charge,
               "what a sweep costs. sum: every training is charged, all are told; select: a random "

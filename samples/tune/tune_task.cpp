@@ -82,6 +82,7 @@ samples::Data TuneTask::load(const Settings& settings) {
         public_rows_, data.train.size());
   clean_ = data.train.slice(0, public_rows_);
   data.train = data.train.slice(public_rows_, data.train.size());
+  data.hash_of_rest = clean_.hash();
   return data;
 }
 

@@ -41,6 +41,10 @@ class TuneTask final : public samples::Task {
                                                  const samples::Settings& settings) override;
   bool on_several_ranks() const override { return false; }
   double evaluate(const Tensor& outputs, const samples::Data& data) override;
+  LedgerUse ledger_use() const override {
+    const bool sweeps = sweep_.settings > 0;
+    return {.required = sweeps && digits_.reads_files(), .begins = sweeps};
+  }
 
   const Sweep& sweep() const { return sweep_; }
   // The public rows: they guide the learning of settings, and judge the settings of a sweep.

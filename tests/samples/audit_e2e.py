@@ -8,6 +8,7 @@ import json
 import os
 
 from mnist_runs import ALONE, Case, Page, main, run
+from programs import charged
 
 SMALL = [*ALONE, "--train-size", "200", "--canaries", "600", "--batch-size", "400", "--steps", "4"]
 WHOLE = [*ALONE, "--train-size", "200", "--canaries", "4000", "--batch-size", "4200", "--steps", "1"]
@@ -113,6 +114,28 @@ class Whole(Audit):
         self.assertEqual(len(out.splitlines()), 3)
 
 
+class Ledgers(Audit):
+    def test_an_audit_counts_in_a_ledger_of_its_own(self):
+        ledger = self.path("audit.ledger")
+        self.audit(0, "--noise-multiplier", "50", "--confidence", "0.9999", "--ledger", ledger)
+        self.assertEqual(4, charged(ledger))
+        self.refuse("counts 4 releases", *SMALL, "--ledger", ledger)
+        self.assertEqual(4, charged(ledger))
+
+    def test_an_audit_of_somebodys_data_needs_a_ledger(self):
+        self.refuse("--ledger: is required with --data", *SMALL, "--data", self.folder)
+
+    def test_findings_that_cannot_be_written_are_written_elsewhere(self):
+        done = run(*SMALL, "--noise-multiplier", "50", "--json", "/dev/full", env={**os.environ, "TMPDIR": self.folder})
+        self.told(done, 1, "it is saved as " + self.path("full.rescue"))
+        with open(self.path("full.rescue"), encoding="utf-8") as file:
+            self.assertEqual(600, len(json.load(file)["scores"]))
+        os.remove(self.path("full.rescue"))
+        with open("/dev/full", "wb") as full:
+            done = run(*SMALL, "--noise-multiplier", "50", stdout=full, env={**os.environ, "TMPDIR": self.folder})
+        self.told(done, 1, "it is saved as " + self.path("sotto-results.rescue"))
+
+
 class WrongArguments(Audit):
     def test_each_is_refused_in_one_line(self):
         for fact, arguments in (
@@ -146,7 +169,7 @@ class WrongArguments(Audit):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_data_that_are_not_there_are_a_failure_of_another_kind(self):
-        done = run("--data", self.path("nowhere"))
+        done = run("--data", self.path("nowhere"), "--ledger", self.path("ledger"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("nowhere", done.stderr)
 

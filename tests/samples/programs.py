@@ -1,5 +1,7 @@
 """Shared by the tests of programs: starting a program, reading its messages and the files that it leaves."""
 
+import contextlib
+import fcntl
 import json
 import os
 import struct
@@ -83,6 +85,16 @@ def charged(path):
             elif "settle" in entry:
                 total += entry["settle"] - reserved.pop(entry["run"])
     return total
+
+
+@contextlib.contextmanager
+def held(name):
+    """The lock of a saved name, as another training holds it."""
+    path = name + ".lock"
+    with open(path, "wb") as file:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        yield
+        os.remove(path)
 
 
 class Case(unittest.TestCase):

@@ -9,7 +9,7 @@ import os
 import re
 import unittest
 
-from programs import TrainingCase, charged, read_tensors, take_programs
+from programs import TrainingCase, charged, read_tensors, run_program, take_programs
 from tabular_test import SCHEMA, InFolder
 
 
@@ -150,6 +150,25 @@ class PaidSchemas(InFolder):
                          "--resume", self.path("m"), "--steps", "4")
         self.assertIn("resumed at step 2", out)
         self.assertEqual(6, charged(self.ledger))
+
+    def test_a_schema_that_was_paid_for_is_not_lost(self):
+        done = run_program([self.program, *self.pay("--out", "/dev/full")],
+                           env={**os.environ, "TMPDIR": self.folder})
+        self.told(done, 1, f"it is saved as {self.path('full.rescue')}")
+        os.rename(self.path("full.rescue"), self.paid)
+        self.train("--data", self.data, "--test", self.data, "--schema", self.paid, "--delta", "1e-4", "--batch-size",
+                   "300", "--noise-multiplier", "3", "--steps", "1", "--ledger", self.ledger)
+        os.remove(self.ledger)
+        done = run_program([self.program, *self.pay("--out", "/dev/full")],
+                           env={**os.environ, "TMPDIR": self.path("nowhere")})
+        self.told(done, 1, "No space left")
+        self.assertIn('"columns"', done.stdout)
+        os.remove(self.ledger)
+        with open("/dev/full", "wb") as full:
+            done = run_program([self.program, *self.pay()], stdout=full, env={**os.environ, "TMPDIR": self.folder})
+        self.told(done, 1, f"it is saved as {self.path('sotto-results.rescue')}")
+        with open(self.path("sotto-results.rescue"), encoding="utf-8") as file:
+            self.assertIn('"columns"', file.read())
 
     def test_the_ledger_is_of_the_same_units(self):
         self.spend(*self.pay("--out", self.paid))

@@ -7,12 +7,13 @@ Usage: tabular_test.py PATH_OF_TABULAR [unittest options]
 import csv
 import gzip
 import json
+import os
 import random
 import re
 import struct
 import unittest
 
-from programs import TrainingCase, WithCommands, read_tensors, take_programs
+from programs import TrainingCase, WithCommands, charged, read_tensors, run_program, take_programs
 
 ONE = ["--threads", "1"]
 MADE_UP = ["--train-size", "1000", "--test-size", "200", "--batch-size", "200", "--epochs", "4"]
@@ -174,6 +175,69 @@ class Training(InFolder):
         known = [{"name": "x", "kind": "number", "mean": 0, "deviation": 1}, *SCHEMA["columns"][1:]]
         self.refused("--standardize: the schema has no number with a range", "train", "--data", data, "--schema",
                      self.schema(columns=known), "--standardize")
+
+    def test_what_cannot_be_saved_is_not_standardised(self):
+        data = self.table(rows=240, users=120)
+        columns = [{**SCHEMA["columns"][0], "min": -20, "max": 30}, *SCHEMA["columns"][1:]]
+        common = ["--data", data, "--test", data, "--schema", self.schema(columns=columns)]
+        os.mkdir(self.path("m.statistics.json"))
+        done = self.call("train", *common, "--noise-multiplier", "2", "--delta", "1e-3", "--batch-size", "20", "--steps",
+                         "2", "--standardize", "--statistics", "--save", self.path("m"))
+        self.told(done, 1, "it is saved as " + self.path("m.rescue"))
+        self.assertEqual(0, charged(self.path("m.ledger")))
+        out = self.train(*common, "--resume", self.path("m.rescue"), "--ledger", self.path("m.ledger"))
+        self.assertIn("means and deviations of 1 columns", out)
+        self.assertEqual(3, charged(self.path("m.ledger")))
+
+    def test_other_data_are_told_and_within_an_epoch_refused(self):
+        rows = [f"{k % 7},{'yes' if k % 3 else 'no'}\n" for k in range(240)]
+        data = self.write("rows.csv", "x,y\n" + "".join(rows))
+        schema = self.write("schema.json", json.dumps({"columns": [
+            {"name": "x", "kind": "number", "min": 0, "max": 7},
+            {"name": "y", "kind": "label", "categories": ["no", "yes"]}]}))
+        common = ["--data", data, "--test", data, "--schema", schema]
+        noisy = ["--noise-multiplier", "2", "--delta", "1e-3", "--batch-size", "60", "--steps", "2"]
+        for sampling in ("poisson", "partition", "balls_and_bins"):
+            self.train(*common, *noisy, "--sampling", sampling, "--accountant", "rdp", "--save", self.path(sampling))
+        self.assertNotIn("resumed, but", self.train(*common, "--resume", self.path("partition")))
+        changed = [rows[1], rows[0], *rows[2:-1], "6,no\n"]
+        for other in ([*rows[1:], rows[0]], changed):
+            self.write("rows.csv", "x,y\n" + "".join(other))
+            out = self.train(*common, "--resume", self.path("poisson"), "--quiet")
+            for part in ("training", "test"):
+                self.assertIn(f"resumed, but the {part} data are not those of the checkpoint", out)
+            for sampling in ("partition", "balls_and_bins"):
+                self.refused("the data are not those of the checkpoint, which was written within an epoch", "train",
+                             *common, "--resume", self.path(sampling))
+            self.write("rows.csv", "x,y\n" + "".join(rows))
+            self.train(*common, *noisy, "--save", self.path("again"))
+            os.rename(self.path("again.state"), self.path("poisson.state"))
+            os.rename(self.path("again.ledger"), self.path("poisson.ledger"))
+            os.remove(self.path("again"))
+
+    def test_a_budget_that_is_spent_elsewhere_ends_a_run_as_its_last_step_does(self):
+        data = self.table(rows=240, users=120)
+        common = ["--data", data, "--test", data, "--schema", self.schema(), "--delta", "1e-3"]
+        os.mkdir(self.path("m.statistics.json"))
+        self.call("train", *common, "--batch-size", "20", "--epsilon", "2", "--steps", "50", "--statistics", "--save",
+                  self.path("m"))
+        ledger = self.path("m.ledger")
+        self.train(*common, "--batch-size", "20", "--noise-multiplier", "0.4", "--steps", "2", "--ledger", ledger)
+        out = self.train(*common[:-2], "--resume", self.path("m.rescue"), "--ledger", ledger)
+        self.assertIn("nothing left to do: resumed at step 0 of 50: the target epsilon 2 is spent", out)
+        self.assertEqual(2, charged(ledger))
+
+    def test_predictions_that_cannot_be_written_are_written_elsewhere(self):
+        data = self.table(rows=240, users=120)
+        common = ["--data", data, "--schema", self.schema(), "--delta", "1e-3", "--batch-size", "20"]
+        self.train(*common, "--noise-multiplier", "2", "--steps", "1", "--save", self.path("m"))
+        for command, option, text in (("predict", "--out", "y,"), ("evaluate", "--json", "{")):
+            done = run_program([self.program, command, "--model", self.path("m"), "--data", data, option, "/dev/full"],
+                               env={**os.environ, "TMPDIR": self.folder})
+            self.told(done, 1, "it is saved as " + self.path("full.rescue"))
+            with open(self.path("full.rescue"), encoding="utf-8") as file:
+                self.assertTrue(file.read().startswith(text))
+            os.remove(self.path("full.rescue"))
 
     def test_class_weights_multiply_the_losses_of_their_classes(self):
         draw = random.Random(5)

@@ -9,7 +9,7 @@ import os
 import re
 import unittest
 
-from programs import TrainingCase, take_programs
+from programs import TrainingCase, charged, take_programs
 
 SMALL = ["--train-size", "300", "--test-size", "60", "--batch-size", "30", "--public-rows", "50"]
 FEW = [*SMALL, "--steps", "6"]
@@ -105,6 +105,32 @@ class Tune(TrainingCase):
         self.assertGreater(facts["epsilon"], 2.95)
         one = self.facts(*FEW, "--noise-multiplier", str(facts["noise_multiplier"]), "--learn", "none")
         self.assertLess(one["privacy"]["epsilon"], facts["epsilon"])
+
+    def test_a_setting_that_cannot_be_trained_is_the_worst_and_no_more(self):
+        wild = [*FEW, "--sweep", "5", "--sweep-range", "1e35", "--epsilon", "3"]
+        self.train(*wild, "--json", self.path("facts.json"))
+        with open(self.path("facts.json"), encoding="utf-8") as file:
+            facts = json.load(file)
+        failed = [setting for setting in facts["settings"] if setting["accuracy"] is None]
+        self.assertTrue(0 < len(failed) < 5, facts)
+        self.assertIsNotNone(facts["best"]["accuracy"])
+        self.assertEqual(5, len(facts["settings"]))
+
+    def test_a_sweep_counts_in_its_ledger_and_keeps_the_target_with_what_that_holds(self):
+        ledger = self.path("sweep.ledger")
+        self.train(*SWEEP, "--noise-multiplier", "2", "--ledger", ledger)
+        self.assertEqual(3 * 6, charged(ledger))
+        self.train(*SWEEP, "--epsilon", "4", "--ledger", ledger, "--json", self.path("facts.json"))
+        with open(self.path("facts.json"), encoding="utf-8") as file:
+            self.assertTrue(3.8 < json.load(file)["epsilon"] <= 4)
+        self.assertEqual(2 * 3 * 6, charged(ledger))
+        select = [*SWEEP, "--epsilon", "3", "--sweep-charge", "select", "--ledger"]
+        self.train(*select, self.path("select.ledger"))
+        self.refused("must be the first of its ledger", *select, ledger)
+        self.refused("must be the first of its ledger", *select, self.path("select.ledger"))
+
+    def test_a_sweep_of_somebodys_data_needs_a_ledger(self):
+        self.refuse("--ledger: is required with --data", *SWEEP, "--data", self.folder)
 
     def test_wrong_arguments_are_refused_in_a_line(self):
         for message, *arguments in (
