@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from world import contents, saved_step, state_of
+from world import charged, contents, saved_step, state_of
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.EMFILE, errno.EACCES, errno.EROFS)
 ACTIONS = [str(number) for number in ERRORS] + [f"{errno.ENOSPC}+", f"{errno.EIO}+", "before",
@@ -31,6 +31,7 @@ class Calls:
             shutil.rmtree(folder)
         for together in range(2, 4):
             self.together(together)
+            self.at_once(together)
 
     def command(self, folder, start):
         files = ["--save-every", "2", "--eval-every", "1", "--ledger-block", "2", "--json",
@@ -81,6 +82,7 @@ class Calls:
             world.case = f"seed {world.seed}: mnist, " + ", then ".join(story)
             released += self.released(done, start)
             self.after(folder, done, start, released)
+            self.rescued(done, start)
             if action in map(str, (errno.EIO, errno.ENOSPC)) and hit in KEPT and done.status == 0:
                 world.wrong("a failure is passed over", done)
         if not self.can_go_on(model):
@@ -101,6 +103,18 @@ class Calls:
             return True
         with open(ledger, "rb") as file:
             return b"\n" in file.read()
+
+    def rescued(self, done, start):
+        """A model that is said to be saved elsewhere is there, with its state, and no older."""
+        told = re.search(rb"it is saved as (\S+m\.rescue[.\d]*)$", done.err.strip())
+        if not told:
+            return
+        name = told.group(1).decode()
+        try:
+            if saved_step(name) < start or not os.path.exists(name):
+                self.world.dangerous("what was saved elsewhere is not whole", done)
+        except (ValueError, KeyError) as error:
+            self.world.dangerous(f"what was saved elsewhere cannot be read: {error}", done)
 
     def released(self, done, start):
         """Steps that a life told of: so many releases left it at least."""
@@ -125,6 +139,31 @@ class Calls:
                 world.wrong("status 0, and not all is there", done)
             if not all(os.path.exists(path) for path in (model, os.path.join(folder, "json"))):
                 world.wrong("status 0, and an output is lost", done)
+        return None
+
+    def at_once(self, count):
+        """Two trainings of one name at once: one trains, and the others touch nothing."""
+        world = self.world
+        folder = world.folder()
+        model = os.path.join(folder, "m")
+        world.begin(f"{count} processes train one name")
+        # Names that share a file with the first one, too.
+        names = [model, model, model + ".state"][:count]
+        running = [subprocess.Popen(world.training("--save", name, steps=40), stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE) for name in names]
+        ended = [(process.communicate(timeout=60), process.returncode) for process in running]
+        good = [status == 0 for _, status in ended]
+        for (_, err), status in ended:
+            if status not in (0, 1, 2) or (status != 0 and err.count(b"\n") != 1):
+                world.wrong(f"status {status}: {err!r}")
+        # One that begins when another has ended is refused, as its files are there.
+        if sum(good) != 1:
+            return world.dangerous(f"{sum(good)} of {count} trained")
+        saved = names[good.index(True)]
+        if set(contents(folder)) != {os.path.basename(saved) + end for end in ("", ".state", ".ledger")}:
+            world.dangerous(f"files of several runs: {sorted(contents(folder))}")
+        if charged(saved + ".ledger") != 40 or saved_step(saved) != 40:
+            world.dangerous("the files do not belong together")
         return None
 
     def together(self, count):

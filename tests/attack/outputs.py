@@ -25,7 +25,9 @@ def shape(path):
 
 
 def whole(data):
-    """True where a page or a JSON file is all there."""
+    """True where a page, a ledger or a JSON file is all there."""
+    if data.startswith(b'{"sotto_ledger"'):
+        return data.endswith(b"\n")
     if data.lstrip().startswith(b"{"):
         with contextlib.suppress(ValueError):
             json.loads(data)
@@ -76,6 +78,14 @@ class Outputs:
                 self.full(command, option)
                 self.pipe(command, option)
                 shutil.rmtree(folder)
+        for command, least in self.world.ledger_writers():
+            folder = self.world.folder()
+            for output, usable in self.some(self.kinds(folder), 12):
+                usable = usable and not os.path.lexists(output)
+                self.output(command, "--ledger", output, usable, folder)
+                if usable:
+                    self.world.ledger_counts(output, least)
+            shutil.rmtree(folder)
         self.closed()
         self.own_files()
 

@@ -13,7 +13,7 @@ import tempfile
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "samples"))
 from programs import charged, read_checkpoint, run_program, state_of
 
-PROGRAMS = ("mnist", "audit", "memory_profile", "memory_tour", "privacy_budget", "devices")
+PROGRAMS = ("mnist", "audit", "tune", "memory_profile", "memory_tour", "privacy_budget", "devices")
 HANG = 60  # seconds, of programs that take less than one
 
 
@@ -35,6 +35,7 @@ class World:
         self.attacks = 0
         self.found = {"dangerous": [], "wrong": []}
         self.root = tempfile.mkdtemp(prefix="sotto_attack_")
+        self.temporary = self.folder()  # where programs write what they can write nowhere else
         self.case = ""
 
     def close(self):
@@ -56,6 +57,15 @@ class World:
              ("--report", "--json")),
             ([self.privacy_budget, "spent", "--noise-multiplier", "4", "--sampling-rate", "1",
               "--steps", "2", "--delta", "1e-5"], ("--report",)),
+        ]
+
+    def ledger_writers(self):
+        """Each program that begins a ledger under any name: how it is called, and what it counts at least."""
+        return [
+            ([self.audit, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40",
+              "--threads", "1"], 1),
+            ([self.tune, "--train-size", "80", "--test-size", "20", "--batch-size", "16", "--public-rows", "10", "--steps",
+              "1", "--threads", "1", "--noise-multiplier", "2", "--sweep", "2"], 2),
         ]
 
     def folder(self):
@@ -86,7 +96,7 @@ class World:
 
         try:
             ended = run_program(command, closed, stdout=stdout, cwd=cwd, text=False, timeout=HANG,
-                                env={**os.environ, **environment}, pass_fds=pass_fds)
+                                env={**os.environ, "TMPDIR": self.temporary, **environment}, pass_fds=pass_fds)
             done = Done(command, ended.returncode, ended.stdout or b"", ended.stderr)
         except subprocess.TimeoutExpired as late:
             done = Done(command, None, late.stdout or b"", late.stderr or b"")
