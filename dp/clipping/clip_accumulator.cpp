@@ -14,9 +14,10 @@ namespace sotto {
 namespace {
 
 // Returns the centered count of `some` units out of `all`: 1/2 for each of them, -1/2 for each
-// other.
-double centered_count(std::ptrdiff_t some, std::size_t all) {
-  return static_cast<double>(some) - static_cast<double>(all) / 2;
+// other, and 0 for those without rows, which are among the first.
+double centered_count(std::ptrdiff_t some, std::size_t all, std::int64_t without_rows) {
+  return static_cast<double>(some) -
+         (static_cast<double>(all) + static_cast<double>(without_rows)) / 2;
 }
 
 // Makes the sum of a parameter to which nothing was added yet.
@@ -27,6 +28,13 @@ void complete(const Parameter& parameter, Tensor& sum) {
 }
 
 }  // namespace
+
+std::int64_t units_without_rows(const Grouping& grouping) {
+  std::vector<char> has_row(static_cast<std::size_t>(grouping.units));
+  for (const std::int64_t unit : grouping.unit_of_row)
+    if (unit >= 0 && unit < grouping.units) has_row[static_cast<std::size_t>(unit)] = 1;
+  return std::count(has_row.begin(), has_row.end(), char{0});
+}
 
 ClipAccumulator::ClipAccumulator(const std::vector<ClipGroup>& groups, const SumSize& size)
     : groups_(groups), size_(size) {
@@ -66,14 +74,14 @@ bool ClipAccumulator::undo() {
   return true;
 }
 
-void ClipAccumulator::begin_units(std::int64_t units, bool counted) {
-  counted_ = counted;
+void ClipAccumulator::begin_units(std::int64_t units, std::int64_t without_rows) {
+  without_rows_ = without_rows;
   unit_finite_.assign(static_cast<std::size_t>(units), true);
 }
 
 void ClipAccumulator::end_units() {
   const auto finite = std::count(unit_finite_.begin(), unit_finite_.end(), char{true});
-  if (counted_) finite_ += centered_count(finite, unit_finite_.size());
+  finite_ += centered_count(finite, unit_finite_.size(), without_rows_);
   statistics_.units += std::ssize(unit_finite_);
 }
 
@@ -81,7 +89,7 @@ void ClipAccumulator::record_norms(std::size_t group, const std::vector<double>&
                                    const std::vector<double>& factors) {
   const UnitCounts counts = count_units(norms, factors, groups_[group].bound, unit_finite_);
   statistics_.not_finite += counts.lost;
-  if (counted_) unclipped_[group] += centered_count(counts.within, norms.size());
+  unclipped_[group] += centered_count(counts.within, norms.size(), without_rows_);
   auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
   all_norms.insert(all_norms.end(), norms.begin(), norms.end());
   all_factors.insert(all_factors.end(), factors.begin(), factors.end());

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "autograd/per_sample/grouping.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_statistics.h"
@@ -17,6 +18,9 @@ class SumsToOwners;
 }
 
 namespace sotto {
+
+// The number of units of which the grouping has no row.
+std::int64_t units_without_rows(const Grouping& grouping);
 
 // The sums, counts and statistics of one logical batch.
 class ClipAccumulator {
@@ -33,8 +37,8 @@ class ClipAccumulator {
   bool undo();
 
   // Begin and end a physical batch of `units` units. Between the two calls record_norms() is called
-  // once for each group. `counted` is false for units without rows, which count for nothing.
-  void begin_units(std::int64_t units, bool counted = true);
+  // once for each group. Those of the units that have no rows, and norm 0, count for nothing.
+  void begin_units(std::int64_t units, std::int64_t without_rows = 0);
   // Ends the physical batch.
   void end_units();
   // norms and clip factors of the group, one for each unit.
@@ -92,7 +96,7 @@ class ClipAccumulator {
   std::vector<double> unclipped_;
   double finite_ = 0;
   std::vector<char> unit_finite_;  // of the physical batch that is being added
-  bool counted_ = true;            // whether its units count in the two above
+  std::int64_t without_rows_ = 0;  // of its units
   Mark mark_;
   bool touched_ = false;  // a sum that existed at the mark was added to
   nn::SumsToOwners* owners_ = nullptr;

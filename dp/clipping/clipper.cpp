@@ -180,8 +180,8 @@ BlockEnds Clipper::blocks_of_next(std::int64_t units) const {
       [this, first, end](std::int64_t max) { return ends_within(blocks_->ends(max), first, end); };
 }
 
-ClipBatch Clipper::begin_physical_batch(std::int64_t units, bool counted) {
-  accumulator_.begin_units(units, counted);
+ClipBatch Clipper::begin_physical_batch(std::int64_t units, std::int64_t without_rows) {
+  accumulator_.begin_units(units, without_rows);
   return {.groups = groups_,
           .options = options_,
           .passes = passes_,
@@ -210,7 +210,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
 void Clipper::add_zeros(std::int64_t units) {
   start_batch();
   state_ = State::broken;
-  const ClipBatch batch = begin_physical_batch(units, false);
+  const ClipBatch batch = begin_physical_batch(units, units);
   HostGroupClipper host(batch, accumulator_);
   for (std::size_t group = 0; group < groups_.size(); ++group) host.clip(group, {});
   accumulator_.end_units();
@@ -254,7 +254,7 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   }
   const bool on_gpu = units > 0 && weights.values.empty() && all_on_gpu(groups_, losses);
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
-  ClipBatch batch = begin_physical_batch(units);
+  ClipBatch batch = begin_physical_batch(units, grouping ? units_without_rows(*grouping) : 0);
   batch.weights = std::move(weights);
   // Each unit of several rows is a term of its own, since units of other sizes are in other
   // physical batches (docs/appendix/proofs-rounding.md, "Units of several rows").

@@ -132,7 +132,7 @@ class Clipper {
   std::vector<double> counts() const;
   void begin_sharing(const std::shared_ptr<const nn::Shards>& shards);
   void start_batch();
-  ClipBatch begin_physical_batch(std::int64_t units, bool counted = true);
+  ClipBatch begin_physical_batch(std::int64_t units, std::int64_t without_rows = 0);
   UnitWeights unit_weights(const Tape& tape, std::int64_t units, const Grouping* grouping) const;
   BlockEnds blocks_of_next(std::int64_t units) const;
   void add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping);

@@ -47,7 +47,8 @@ struct StepReport {
 struct MeanQuery {
   std::vector<StatisticRange> ranges = {};  // values are clamped to them
   // values(units)[k] are the values of units[k], one for each range. It is called with at most one
-  // physical batch of units at a time.
+  // physical batch of units at a time, and with no unit without rows (EngineOptions::rows_of_unit):
+  // such a unit adds 0 to the sums that get noise, as if its values were the middles of the ranges.
   std::function<std::vector<std::vector<double>>(std::span<const std::int64_t> units)> values = {};
   double noise_multiplier = 1;  // of all means together
   double sampling_rate = 1;     // probability of each unit to be drawn

@@ -30,11 +30,21 @@ void check_same_query(const std::shared_ptr<Ranks>& ranks, const MeanQuery& quer
   });
 }
 
-// Adds the values of the units, at most `together` at a time.
-void add_values(StatisticSum& sum, const MeanQuery& query, std::span<const std::int64_t> units,
-                std::int64_t together) {
-  while (!units.empty()) {
-    const auto next = units.first(std::min(units.size(), static_cast<std::size_t>(together)));
+// Adds the values of the units that have rows, one physical batch at a time, and 0 for the others.
+void add_values(StatisticSum& sum, const MeanQuery& query, const UnitBatches& batches,
+                const std::vector<std::int64_t>& drawn) {
+  std::vector<std::int64_t> with_rows;
+  for (const std::int64_t unit : drawn) {
+    if (batches.rows_of_unit(unit).empty()) {
+      sum.add_unit_without_data();
+    } else {
+      with_rows.push_back(unit);
+    }
+  }
+  const auto together =
+      static_cast<std::size_t>(batches.rows().value_or(memory::usual_physical_batch));
+  for (std::span<const std::int64_t> units = with_rows; !units.empty();) {
+    const auto next = units.first(std::min(units.size(), together));
     const auto values = query.values(next);
     check(values.size() == next.size(), "release_means: values of {} units for {}", values.size(),
           next.size());
@@ -80,8 +90,7 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
 // Adds up the values of the drawn units, on several ranks each its own, and releases them.
 std::vector<double> Engine::Parts::release_means(const MeanQuery& query, SampledBatch draw,
                                                  StatisticSum sum, Mechanism& gaussian) {
-  add_values(sum, query, batches.owners().of(rank_of(options), draw.units()).units,
-             batches.rows().value_or(memory::usual_physical_batch));
+  add_values(sum, query, batches, batches.owners().of(rank_of(options), draw.units()).units);
   std::vector<double> means = gaussian.release(
       sum.finish(std::move(draw), shared ? options.ranks : nullptr), ledger, budget.admission());
   ++means_released;

@@ -13,14 +13,13 @@ namespace sotto {
 
 namespace {
 
-// Both moments of each column, scaled to [-1, 1], over samples begin, ..., end - 1; zeros without
-// samples.
+// Both moments of each column, scaled to [-1, 1], over samples begin, ..., end - 1.
 std::vector<double> moments_of(const Tensor& inputs, std::int64_t begin, std::int64_t end,
                                const StandardizeOptions& options) {
   const std::int64_t places = inputs.slice(0, 0, 1).select(1, 0).numel();
   const std::vector<double> x =
       to_dtype(inputs.slice(0, begin, end), Dtype::f64).to_vector<double>();
-  const auto count = static_cast<double>(std::max<std::int64_t>(1, (end - begin) * places));
+  const auto count = static_cast<double>((end - begin) * places);
   std::vector<double> moments;
   for (const auto& [column, range] : options.ranges) {
     double first = 0, second = 0;

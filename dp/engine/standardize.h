@@ -33,9 +33,10 @@ PlannedMeans planned_means(const StandardizeOptions& options);
 
 // Releases means and deviations of columns of data.inputs [n, columns, ...] over the engine's units
 // and sets them in the layer. The value of a unit with several samples, or of samples with several
-// values in a column, is their mean. Variances, in units of half the range, are raised to the
-// noise's standard deviation where they are below it. Call it before the first step of an engine
-// whose planned_means announce it; train() does (TrainOptions).
+// values in a column, is their mean; a unit without samples adds nothing (MeanQuery). Variances, in
+// units of half the range, are raised to the noise's standard deviation where they are below it.
+// Call it before the first step of an engine whose planned_means announce it; train() does
+// (TrainOptions).
 //
 // Throws std::invalid_argument, without a release, for a column out of range, for a layer or an
 // engine of other data, and where Engine::release_means() does.

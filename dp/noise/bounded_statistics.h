@@ -50,6 +50,9 @@ class StatisticSum {
   explicit StatisticSum(std::vector<StatisticRange> ranges);
   // Adds one unit's values. Throws std::invalid_argument unless there is one for each statistic.
   void add(std::span<const double> values);
+  // Adds a unit without data: 0 to every sum that gets noise, as the middle of each range would. An
+  // end of a range in its place would move the sums by twice their sensitivity.
+  void add_unit_without_data() { ++units_; }
   // The sums of all units added since the last finish(). Throws std::invalid_argument unless as
   // many were added as are in the batch, of at most 2^27. With several ranks (null: one) each adds
   // some of the units; collective: rank 0 gets the sums, and errors are thrown on every rank.

@@ -142,6 +142,21 @@ TEST_CASE("a unit without rows counts neither as within a bound nor as beyond it
   for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.5).margin(0.02));
 }
 
+TEST_CASE("a unit without rows counts for nothing among others, too") {
+  Fixture f;
+  GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
+  FullBatchSampler sampler(4);
+  Tape tape({.private_data = true});
+  const Var x = tape.input(Tensor::from(std::vector<float>{9, 0.5F, 9}, {3, 1}));
+  const Var loss = sum_per_sample(x * tape.use(f.a)) + sum_per_sample((x + x) * tape.use(f.b));
+  // The first unit is beyond both bounds, the second within, two have no rows.
+  const Grouping grouping{.unit_of_row = {0, 1, 0}, .units = 4};
+  f.clipper.add(tape, loss, &grouping);
+  const NoisyGradient released =
+      mechanism.release(f.clipper.finish(sampler.draw()), f.ledger, {}, 1e-2);
+  for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.5).margin(0.02));
+}
+
 TEST_CASE("bounds change between batches only") {
   Fixture f;
   CHECK_THROWS_AS(f.clipper.set_bounds({1}), std::invalid_argument);

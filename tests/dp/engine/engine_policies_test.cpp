@@ -224,6 +224,35 @@ TEST_CASE("means are released through the ledger, and not beyond the target") {
   CHECK(t.ledger.releases() == 3);
 }
 
+// For ranges of which 0 is an end, the middle or outside.
+TEST_CASE("a query is asked for units with rows alone, and the others add 0 to the noisy sums") {
+  Training t;
+  const std::vector<StatisticRange> ranges{{0, 1}, {-2, 2}, {5, 7}};
+  const auto means = [&](std::int64_t with_rows) {
+    Engine engine(t.model, t.optimizer, 200, Ledger(),
+                  {.noise_multiplier = 1,
+                   .planned_means = {{.noise_multiplier = 1e-6}},
+                   .logical_batch = 20,
+                   .rows_of_unit = [&](std::int64_t unit) {
+                     return unit < with_rows ? std::vector{unit} : std::vector<std::int64_t>();
+                   }});
+    return engine.release_means({.ranges = ranges,
+                                 .values =
+                                     [&](std::span<const std::int64_t> units) {
+                                       check(!units.empty() && units.back() < with_rows, "rows");
+                                       return std::vector(units.size(), std::vector{1., 2., 5.});
+                                     },
+                                 .noise_multiplier = 1e-6});
+  };
+  for (const std::int64_t with_rows : {200, 199, 50, 0}) {
+    CAPTURE(with_rows);
+    const std::vector<double> found = means(with_rows);
+    const double part = static_cast<double>(with_rows) / 200;
+    for (std::size_t k = 0; k < ranges.size(); ++k)
+      CHECK(ranges[k].to_unit(found[k]) == Approx(k == 2 ? -part : part).margin(1e-6));
+  }
+}
+
 TEST_CASE("the report says what ran, in words and as JSON") {
   nn::manual_seed(7);
   Training t;

@@ -166,6 +166,41 @@ TEST_CASE("leaving out any unit moves the sums by no more than the sensitivity")
   CHECK(largest == Approx(2).epsilon(1e-3));
 }
 
+// t: the means of both moments, scaled to [-1, 1], are those of x and 2 x^2 - 1.
+TEST_CASE("a unit whose rows are taken away moves the sums by no more than the sensitivity") {
+  const Dataset data = table(60);
+  const auto sums = [&](std::int64_t without_rows) {
+    Setting s;
+    Engine engine(s.model, s.optimizer, data.size(), Ledger(),
+                  {.noise_multiplier = 1,
+                   .planned_means = {planned_means(s.options(almost_none))},
+                   .logical_batch = 10,
+                   .rows_of_unit = [&](std::int64_t unit) {
+                     return unit == without_rows ? std::vector<std::int64_t>() : std::vector{unit};
+                   }});
+    std::vector<double> all;
+    standardize(engine, data, s.options(almost_none));
+    for (const auto& [column, range] : ranges) {
+      const auto at = static_cast<std::size_t>(column);
+      const double first = range.to_unit(static_cast<double>(s.means()[at]));
+      const double deviation = 2 * s.deviations()[at] / (range.high - range.low);
+      all.push_back(60 * first);
+      all.push_back(60 * (2 * (deviation * deviation + first * first) - 1));
+    }
+    return all;
+  };
+  const std::vector<double> whole = sums(-1);
+  double largest = 0;
+  for (std::int64_t unit = 0; unit < data.size(); ++unit) {
+    const std::vector<double> rest = sums(unit);
+    double square = 0;
+    for (std::size_t k = 0; k < whole.size(); ++k)
+      square += (whole[k] - rest[k]) * (whole[k] - rest[k]);
+    largest = std::max(largest, std::sqrt(square));
+  }
+  CHECK(largest == Approx(2).epsilon(1e-3));
+}
+
 TEST_CASE("the release is noisy, and no deviation is below the noise's") {
   Dataset data = table();
   data.inputs = full({people, columns}, 1);
