@@ -27,19 +27,32 @@ bool within(const Total& part, const Total& whole) {
   });
 }
 
+// The way in which a history's releases are charged: if as adaptive, the shares of delta follow the
+// plans.
+struct Charging {
+  bool adaptive = false;
+  EventCounts plans = {};
+
+  bool operator==(const Charging&) const = default;
+};
+
+Charging charging_of(const History& history) {
+  return {history.adaptive, history.adaptive ? history.plans : EventCounts()};
+}
+
 }  // namespace
 
 struct Budget::Answers {
   // of the ledger as it was last read
   std::unique_ptr<Accountant> spent;
   Total composed;
-  bool adaptive = false;
+  Charging spent_as;
   std::optional<double> epsilon;
-  // More releases never cost less: a history within `allowed` is allowed, one that contains all of
-  // `refused` is not. Both were charged as adaptive, or neither.
+  // More releases charged in the same way never cost less: a history within `allowed` is allowed,
+  // one that contains all of `refused` is not.
   Total allowed;
   std::optional<Total> refused;
-  bool charged_adaptive = false;
+  Charging decided_as;
   EventCounts plans;  // the plans whose epsilon is plans_epsilon
   double plans_epsilon = 0;
   std::optional<PrivateSelection> selection;  // that all of these contain
@@ -63,8 +76,10 @@ Budget::~Budget() = default;
 // Another process may have charged a selection meanwhile.
 void Budget::follow(const std::optional<PrivateSelection>& selection) const {
   if (selection == answers_->selection) return;
-  *answers_ = {.spent = accountant_for({.selection = selection}, make_accountant_),
-               .selection = selection};
+  Answers none;
+  none.spent = accountant_for({.selection = selection}, make_accountant_);
+  none.selection = selection;
+  *answers_ = std::move(none);
 }
 
 double Budget::epsilon_of_plans(const History& history) const {
@@ -100,14 +115,14 @@ double Budget::epsilon() const {
   follow(history.selection);
   Answers& known = *answers_;
   Total now = totals(history.charged());
-  if (known.epsilon && now == known.composed && history.adaptive == known.adaptive)
-    return *known.epsilon;
+  const bool same = charging_of(history) == known.spent_as;
+  if (known.epsilon && now == known.composed && same) return *known.epsilon;
   known.epsilon.reset();
   // Composed events are gone: part of a reservation was not used, or the last release was not
   // planned.
-  if (!within(known.composed, now) || history.adaptive != known.adaptive) {
+  if (!within(known.composed, now) || !same) {
     known.spent = accountant_for(history, make_accountant_);
-    known.adaptive = history.adaptive;
+    known.spent_as = charging_of(history);
     known.composed.clear();
   }
   for (const auto& [event, count] : now) {
@@ -131,7 +146,8 @@ bool Budget::allows(const History& after) const {
   const Total total = totals(history.charged());
   follow(history.selection);
   Answers& known = *answers_;
-  if (std::exchange(known.charged_adaptive, history.adaptive) != history.adaptive) {
+  if (Charging now = charging_of(history); now != known.decided_as) {
+    known.decided_as = std::move(now);
     known.allowed.clear();
     known.refused.reset();
   }
@@ -157,7 +173,8 @@ std::optional<double> Budget::epsilon_planned() const {
 }
 
 std::string Budget::accountant() const {
-  return answers_->spent->name() + (answers_->adaptive ? ", of orders fixed in advance" : "");
+  return answers_->spent->name() +
+         (answers_->spent_as.adaptive ? ", of orders fixed in advance" : "");
 }
 
 Ledger::BudgetCheck Budget::admission() const {
