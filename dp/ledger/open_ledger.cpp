@@ -247,6 +247,7 @@ bool OpenLedger::plan(const EventCounts& max) {
 void OpenLedger::select(const PrivateSelection& selection) {
   check_usable();
   check(!shared_->selection, "ledger: a private selection within a run of another one");
+  selection.runs.check_draws("private selection");
   const LedgerFile::Lock lock = file().lock();
   shared_->copy.refresh(run_);
   LedgerContents next = text().contents;

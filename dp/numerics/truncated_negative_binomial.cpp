@@ -10,7 +10,7 @@ namespace sotto {
 
 namespace {
 
-constexpr double max_eta = 100, min_mean = 1.001, max_mean = 1000;
+constexpr double max_eta = 100, min_mean = 1.001, max_mean = 1000, min_drawn_gamma = 1e-4;
 
 double mean_of(double eta, double gamma) {
   const double log_gamma = std::log(gamma);
@@ -48,7 +48,9 @@ TruncatedNegativeBinomial TruncatedNegativeBinomial::with_mean(double mean, doub
         mean, min_mean, max_mean);
   constexpr double tolerance = 1e-12, near_one = 1 - 1e-6;
   double low = near_one;
-  while (mean_of(eta, low) < mean) low /= 2;
+  for (; mean_of(eta, low) < mean; low /= 2)
+    check(std::isnormal(low), "number of runs: a mean of {} with eta {} has a gamma too near 0",
+          mean, eta);
   const double gamma =
       safe_root(low, near_one, tolerance, [&](double g) { return mean_of(eta, g) - mean; });
   return {.eta = eta, .gamma = gamma};
@@ -60,6 +62,15 @@ void TruncatedNegativeBinomial::check_range(const char* op) const {
   check(mean() <= max_mean + 1, "{}: {} runs in the mean are more than {}", op, mean(), max_mean);
 }
 
+void TruncatedNegativeBinomial::check_draws(const char* op) const {
+  check_range(op);
+  check(
+      gamma >= min_drawn_gamma,
+      "{}: a number of runs with eta {} and gamma {} has no end in sight: gamma is below {} (take "
+      "a smaller mean or a larger eta)",
+      op, eta, gamma, min_drawn_gamma);
+}
+
 double TruncatedNegativeBinomial::mean() const { return mean_of(eta, gamma); }
 
 double TruncatedNegativeBinomial::probability(std::int64_t k) const {
@@ -69,7 +80,7 @@ double TruncatedNegativeBinomial::probability(std::int64_t k) const {
 }
 
 std::int64_t TruncatedNegativeBinomial::draw(SecretRandom& random) const {
-  check_range("draw");
+  check_draws("draw");
   std::int64_t k = 1;
   while (random.uniform() * inverse_hazard(*this, static_cast<double>(k)) >= 1) ++k;
   return k;

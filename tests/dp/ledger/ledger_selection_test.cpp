@@ -73,6 +73,14 @@ TEST_CASE("a selection out of range is refused, in memory and in a file") {
   CHECK(failure({header, text}) == "ledger: f:2: gamma is not a number");
 }
 
+TEST_CASE("a number of runs without end is refused before it is charged, and read where it was") {
+  const PrivateSelection endless{TruncatedNegativeBinomial::with_mean(1000, -0.5), selection.run};
+  Ledger ledger;
+  CHECK(throws([&] { ledger.select(endless); }, "private selection: a number of runs with eta"));
+  CHECK(ledger.releases() == 0);
+  CHECK(failure({header, line(endless)}).empty());
+}
+
 TEST_CASE("releases after a selection are composed with one of its runs") {
   Ledger ledger;
   ledger.select(selection);

@@ -1,4 +1,5 @@
 // The number of runs of a private selection: its probabilities, mean and draws.
+// File tags: [sanitized]
 #include "dp/numerics/truncated_negative_binomial.h"
 
 #include <cmath>
@@ -75,12 +76,34 @@ TEST_CASE("numbers of runs out of range are refused with their values") {
   CHECK_THROWS_AS(TruncatedNegativeBinomial::with_mean(1001), std::invalid_argument);
   CHECK_THROWS_AS(TruncatedNegativeBinomial::with_mean(std::nan("")), std::invalid_argument);
   CHECK_THROWS_AS(TruncatedNegativeBinomial::with_mean(10, -1), std::invalid_argument);
+  CHECK(throws([] { TruncatedNegativeBinomial::with_mean(1000, -0.999); }, "gamma too near 0"));
   for (const auto& [eta, gamma] :
        std::vector<std::pair<double, double>>{{-1, 0.1}, {1, 0}, {1, 1}, {1, 1e-5}, {NAN, 0.1}}) {
     CAPTURE(eta, gamma);
     const TruncatedNegativeBinomial runs{eta, gamma};
     CHECK_THROWS_AS(runs.draw(random), std::invalid_argument);
   }
+}
+
+// Before it was bounded, a draw with a gamma of 2.5e-7 took 1e8 operations for each number passed.
+TEST_CASE("no number of runs is drawn without end, over the range of means and shapes") {
+  SecretRandom random = SecretRandom::insecure_seeded(2);
+  int drawn = 0;
+  for (const double eta : {-0.99, -0.9, -0.5, -0.1, 0.0, 0.5, 1.0, 100.0}) {
+    for (const double mean : {1.001, 2.0, 30.0, 1000.0}) {
+      CAPTURE(eta, mean);
+      try {
+        const auto number = TruncatedNegativeBinomial::with_mean(mean, eta).draw(random);
+        drawn += number < 1e6 ? 1 : 0;
+      } catch (const std::invalid_argument&) {
+        CHECK(eta < 0);
+        CHECK(mean > 1.001);
+      }
+    }
+  }
+  CHECK(drawn >= 20);
+  CHECK(throws([&] { TruncatedNegativeBinomial::with_mean(1000, -0.5).draw(random); },
+               "draw: a number of runs with eta -0.5 and gamma 2.5"));
 }
 
 }  // namespace
