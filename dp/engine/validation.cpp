@@ -285,7 +285,7 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   if (problems.number() == 0) {
     const Event batch = make_sampler(population, sampler_options(options))->event();
     const std::string cut = truncation_problem(population, batch, options, header.relation);
-    problems.unless(cut.empty(), "largest_batch {}: {}", options.max_batch_size, cut);
+    problems.unless(cut.empty(), "max_batch_size {}: {}", options.max_batch_size, cut);
   }
   return std::move(problems).all();
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
@@ -23,10 +24,18 @@ void with_step(std::int64_t step, F&& f) {
   }
 }
 
-// One result: folds the innermost reduced axis into eight interleaved partial results.
+// Term p of a result, counted over all reduced axes in row-major order, goes to partial result p
+// mod
+// 8. So the bits depend neither on the order of axes in memory nor on which of them merge, which
+// may change with the number of samples.
+constexpr std::int64_t lanes = 8;
+
+// Columns whose partial results stay in the first-level cache.
+constexpr std::int64_t max_columns = 256;
+
+// One result.
 template <class Fold, class T>
 double fold_row(const T* x, const ReductionPlan& plan) {
-  constexpr int lanes = 8;
   double partial[lanes];
   std::fill(partial, partial + lanes, Fold::start());
   const Axis inner = plan.reduced.empty() ? Axis{1, 0} : plan.reduced.back();
@@ -34,64 +43,90 @@ double fold_row(const T* x, const ReductionPlan& plan) {
   const std::int64_t runs = outer.numel();
   for (std::int64_t run = 0; run < runs; ++run) {
     const T* p = x + outer.offset(run);
+    const std::int64_t first = run * inner.size % lanes;
     with_step(inner.stride, [&](auto step) {
-      const auto fold = [&](double& into, std::int64_t i) {
-        into = Fold::fold(into, static_cast<double>(acc_t<T>(p[i * step])));
+      const auto fold = [&](std::int64_t lane, std::int64_t i) {
+        partial[lane] = Fold::fold(partial[lane], static_cast<double>(acc_t<T>(p[i * step])));
       };
       std::int64_t i = 0;
+      for (; i < inner.size && (first + i) % lanes != 0; ++i) fold(first + i, i);
       for (; i + lanes <= inner.size; i += lanes) {
-        for (int lane = 0; lane < lanes; ++lane) fold(partial[lane], i + lane);
+        for (std::int64_t lane = 0; lane < lanes; ++lane) fold(lane, i + lane);
       }
-      for (; i < inner.size; ++i) fold(partial[0], i);
+      for (std::int64_t lane = 0; i < inner.size; ++i, ++lane) fold(lane, i);
     });
   }
-  for (int lane = 1; lane < lanes; ++lane) partial[0] = Fold::fold(partial[0], partial[lane]);
+  for (std::int64_t lane = 1; lane < lanes; ++lane)
+    partial[0] = Fold::fold(partial[0], partial[lane]);
   return partial[0];
 }
 
-// Prefetches `width` elements in each of four rows.
+// Prefetches `width` elements of each of `count` rows.
 template <class T>
-void prefetch_rows(const T* x, std::int64_t stride, std::int64_t width) {
+void prefetch_rows(const T* x, std::int64_t stride, std::int64_t width, std::int64_t count) {
   constexpr auto line = static_cast<std::int64_t>(64 / sizeof(T));
-  for (int r = 0; r < 4; ++r) {
+  for (std::int64_t r = 0; r < count; ++r) {
     for (std::int64_t k = 0; k < width; k += line) __builtin_prefetch(x + r * stride + k);
   }
 }
 
-// Folds column k of the rows into result[k], four short rows at a time to save loads and stores,
-// and long rows one by one, because processors prefetch one long stream better than four short
-// ones.
+// Folds column k of some rows, of which row 0 is term `first`, into partial[lane][k]. If
+// `together`, many short rows at a time save loads and stores; long rows go one by one, because
+// processors prefetch one long stream better than many short ones.
 template <class Fold, class T, class Step>
-void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, double* result) {
-  const auto some = [&]<int Count>(const T* p, std::integral_constant<int, Count>) {
+void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, std::int64_t first,
+               bool together, double (*partial)[max_columns]) {
+  const auto add = [&]<int Lanes, int Depth>(std::int64_t row, double(*to)[max_columns],
+                                             std::integer_sequence<int, Lanes, Depth>) {
+    const T* const p = x + row * rows.stride;
     for (std::int64_t k = 0; k < width; ++k) {
-      double value = result[k];
+#pragma GCC unroll 8
+      for (int r = 0; r < Lanes; ++r) {
+        double value = to[r][k];
 #pragma GCC unroll 4
-      for (int r = 0; r < Count; ++r)
-        value = Fold::fold(value, static_cast<double>(acc_t<T>(p[r * rows.stride + k * step])));
-      result[k] = value;
+        for (int d = 0; d < Depth; ++d)
+          value = Fold::fold(
+              value, static_cast<double>(acc_t<T>(p[(d * Lanes + r) * rows.stride + k * step])));
+        to[r][k] = value;
+      }
     }
   };
-  constexpr std::int64_t long_row = 1024 / sizeof(T);
+  constexpr int depth = 2;
+  constexpr std::int64_t many = depth * lanes, long_row = 1024 / sizeof(T);
   std::int64_t row = 0;
-  for (; width < long_row && row + 4 <= rows.size; row += 4) {
-    if (step == 1) prefetch_rows(x + (row + 4) * rows.stride, rows.stride, width);
-    some(x + row * rows.stride, std::integral_constant<int, 4>{});
+  while (row < rows.size) {
+    const std::int64_t lane = together ? (first + row) % lanes : 0;
+    if (!together || width >= long_row || lane != 0 || row + many > rows.size) {
+      add(row++, partial + lane, std::integer_sequence<int, 1, 1>{});
+      continue;
+    }
+    if (step == 1) prefetch_rows(x + (row + many) * rows.stride, rows.stride, width, many);
+    add(row, partial, std::integer_sequence<int, lanes, depth>{});
+    row += many;
   }
-  for (; row < rows.size; ++row) some(x + row * rows.stride, std::integral_constant<int, 1>{});
 }
 
-// `width` neighbouring results at once, for an innermost axis of x that is kept.
+// `width` neighbouring results at once, for an innermost axis of x that is kept. Of at most eight
+// terms the partial results are single terms, so that one chain of them has the same bits.
 template <class Fold, class T>
 void fold_columns(const T* x, const ReductionPlan& plan, std::int64_t width, double* result) {
-  std::fill(result, result + width, Fold::start());
+  double partial[lanes][max_columns];
+  const bool several = plan.reduced.numel() > lanes;
+  const std::int64_t used = several ? lanes : 1;
+  for (std::int64_t lane = 0; lane < used; ++lane)
+    std::fill(partial[lane], partial[lane] + width, Fold::start());
   const Axis rows = plan.reduced.back();
   const AxisList outer = plan.reduced.outer();
   const std::int64_t runs = outer.numel();
   with_step(plan.kept_x.back().stride, [&](auto step) {
     for (std::int64_t run = 0; run < runs; ++run)
-      fold_rows<Fold>(x + outer.offset(run), rows, step, width, result);
+      fold_rows<Fold>(x + outer.offset(run), rows, step, width, run * rows.size % lanes, several,
+                      partial);
   });
+  std::copy(partial[0], partial[0] + width, result);
+  for (std::int64_t lane = 1; lane < used; ++lane) {
+    for (std::int64_t k = 0; k < width; ++k) result[k] = Fold::fold(result[k], partial[lane][k]);
+  }
 }
 
 template <class Fold, class T, class Y>
@@ -112,7 +147,7 @@ template <class Fold, class T, class Y>
 void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
   // The number of neighbouring results per block: large, so that memory is read in long runs, but
   // small enough that every thread gets a block.
-  constexpr std::int64_t longest = 512, shortest = 64;
+  constexpr std::int64_t longest = max_columns, shortest = 64;
   const std::int64_t width = plan.kept_x.back().size;
   const std::int64_t max = plan.kept_x.outer().numel() >= thread_count() ? longest : shortest;
   const std::int64_t blocks = (width + max - 1) / max;
@@ -141,7 +176,7 @@ void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
 template <class Fold>
 void reduce_with(View x, View y) {
   if (y.numel() == 0) return;
-  const ReductionPlan plan(x, y);
+  const ReductionPlan plan(x, y, TermOrder::axes);
   const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
     if (plan.columns()) {
       reduce_columns<Fold>(x.as<T>(), y.as<Y>(), plan);

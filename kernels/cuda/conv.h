@@ -43,7 +43,7 @@ inline AxisList sample_axes(const View& x) {
   View one = x, sum = x;
   one.size[0] = 1;
   std::fill(sum.size, sum.size + sum.rank, 1);
-  return ReductionPlan(one, sum).reduced;
+  return ReductionPlan(one, sum, TermOrder::memory).reduced;
 }
 
 // y[n] = |x[n]|^2, in packs where samples lie without gaps.

@@ -169,7 +169,7 @@ template <class Exec>
 void DeviceBackend<Exec>::reduce(Reduction op, View x, View y) {
   const Exec exec = execution("reduce", {&x, &y});
   if (y.numel() == 0) return;
-  const ReductionPlan plan(x, y);
+  const ReductionPlan plan(x, y, TermOrder::memory);
   const std::int64_t results = plan.kept_x.numel(), count = plan.reduced.numel();
   const bool columns = plan.columns();
   const std::int64_t parts = columns ? count_parts(count, results, busy_threads, thread_work)

@@ -55,12 +55,16 @@ struct AxisList {
   }
 };
 
+// The order of the reduced axes, and so of a result's terms: that of memory, or that of x's axes,
+// in which a result's bits do not depend on how x lies in memory.
+enum class TermOrder { memory, axes };
+
 // x's axes, split into kept ones and reduced ones (of size 1 in y), merged where contiguous; kept_y
 // has y's strides of the kept axes.
 struct ReductionPlan {
   AxisList kept_x, kept_y, reduced;
 
-  ReductionPlan(const View& x, const View& y) {
+  ReductionPlan(const View& x, const View& y, TermOrder terms) {
     int order[6];
     int axes = 0;
     for (int i = 0; i < x.rank; ++i) {
@@ -68,15 +72,17 @@ struct ReductionPlan {
     }
     std::stable_sort(order, order + axes, [&](int a, int b) { return x.stride[a] > x.stride[b]; });
     for (int k = 0; k < axes; ++k) {
-      const int i = order[k];
-      const Axis of_x{x.size[i], x.stride[i]}, of_y{y.size[i], y.stride[i]};
-      if (of_y.size == of_x.size) {
-        const bool join = kept_x.joins(of_x) && kept_y.joins(of_y);
-        kept_x.append(of_x, join);
-        kept_y.append(of_y, join);
-      } else {
-        reduced.append(of_x, reduced.joins(of_x));
-      }
+      const Axis of_x{x.size[order[k]], x.stride[order[k]]},
+          of_y{y.size[order[k]], y.stride[order[k]]};
+      if (of_y.size != of_x.size) continue;
+      const bool join = kept_x.joins(of_x) && kept_y.joins(of_y);
+      kept_x.append(of_x, join);
+      kept_y.append(of_y, join);
+    }
+    if (terms == TermOrder::axes) std::sort(order, order + axes);
+    for (int k = 0; k < axes; ++k) {
+      const Axis of_x{x.size[order[k]], x.stride[order[k]]};
+      if (y.size[order[k]] != of_x.size) reduced.append(of_x, reduced.joins(of_x));
     }
   }
 
