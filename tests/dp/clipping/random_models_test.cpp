@@ -1,6 +1,7 @@
 // Random models, run privately in a batch and each sample alone: equal gradients, norms by every
 // method, and clipped sums. SOTTO_MODELS sets their number, SOTTO_MODEL_SEED the first seed.
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -196,6 +197,60 @@ TEST_CASE("random models have the gradients, norms and clipped sums of their sam
 
 TEST_CASE("random models cut into segments have them, too", "[random]") {
   check_models(setting("SOTTO_MODEL_SEED", 0) + 500, setting("SOTTO_MODELS", 300) / 3, true);
+}
+
+namespace {
+
+// The gradients of rows of a batch that begin with row `first`, sample after sample.
+std::vector<double> gradients(RandomModel& model, const Tensor& x, std::int64_t first,
+                              Dtype precision) {
+  Tape tape({.private_data = true, .precision = precision, .seed = tape_seed, .first_row = first});
+  CollectSink sink;
+  tape.backward(model.loss(tape, x), sink);
+  std::vector<double> all;
+  for (std::int64_t n = 0; n < x.size(0); ++n) {
+    for (Parameter& parameter : model.parameters()) {
+      const std::vector<PerSampleGrad> uses = sink.uses(parameter);
+      if (uses.empty()) continue;
+      for (const double v : doubles(rows_of_uses(uses).slice(0, n, n + 1))) all.push_back(v);
+    }
+  }
+  return all;
+}
+
+// Whether each sample alone has the bits that it has beside others.
+bool same_bits_alone(RandomModel& model, Dtype dtype, Dtype precision) {
+  for (Parameter& parameter : model.parameters())
+    parameter.value = to_dtype(parameter.value, dtype);
+  const Tensor x =
+      is_float(model.inputs().dtype()) ? to_dtype(model.inputs(), dtype) : model.inputs();
+  const std::vector<double> together = gradients(model, x, 0, precision);
+  std::vector<double> apart;
+  for (std::int64_t n = 0; n < x.size(0); ++n) {
+    for (const double v : gradients(model, x.slice(0, n, n + 1), n, precision)) apart.push_back(v);
+  }
+  return together.size() == apart.size() &&
+         std::equal(together.begin(), together.end(), apart.begin(), [](double a, double b) {
+           return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+         });
+}
+
+}  // namespace
+
+TEST_CASE("random models give each sample alone the bits that it has beside others", "[random]") {
+  const std::uint64_t first = setting("SOTTO_MODEL_SEED", 0) + 900,
+                      count = setting("SOTTO_MODELS", 300) / 3;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    for (const auto& [dtype, precision] : {std::pair{Dtype::f64, Dtype::f32},
+                                           {Dtype::f32, Dtype::f32},
+                                           {Dtype::f32, Dtype::bf16},
+                                           {Dtype::f32, Dtype::f16}}) {
+      RandomModel model(random_plan(seed));
+      const bool same = same_bits_alone(model, dtype, precision);
+      CAPTURE(seed, name(dtype), name(precision), model.description());
+      CHECK(same);
+    }
+  }
 }
 
 // Depth, sharing and every kind of step must occur, or the test above says little.
