@@ -227,7 +227,7 @@ class ProfiledBackend : public Backend {
     std::vector<View> operands;
     double terms = 0;
     for (const BoundedTerms& one : parameters) {
-      operands.insert(operands.end(), {one.a, one.b, one.error_bounds, one.term_norms});
+      operands.insert(operands.end(), {one.a, one.b, one.error_bounds, one.term_norms, one.lost});
       terms += count(one.b);
     }
     measure("term_bounds", terms, operands, [&] { inner_.term_bounds(parameters); });

@@ -117,11 +117,13 @@ Patches Patches::in_type(Dtype dtype) const {
   return {to_dtype(dy, dtype), to_dtype(x, dtype), window};
 }
 
+// A row of the table may be the sum of many positions: it is added up in f64 and rounded once.
 Tensor OneHot::materialize(const Shape& shape) const {
-  Tensor y = zeros(with_samples(b.size(0), shape), b.dtype(), b.device());
+  Tensor y = Tensor::empty(with_samples(b.size(0), shape), b.dtype(), b.device());
   for (std::int64_t n = 0; n < b.size(0); ++n) {
-    backend(b.device())
-        .scatter_add(b.select(0, n).view(), ids.select(0, n).view(), 0, y.select(0, n).view());
+    const Tensor row = zeros(shape, Dtype::f64, b.device());
+    slice(n, n + 1).in_type(Dtype::f64).add_sum(row);
+    copy_into(row, y.select(0, n));
   }
   return y;
 }

@@ -1,10 +1,11 @@
 #include "autograd/per_sample/grouping.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "autograd/per_sample/inner_products.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/rounding_bounds.h"
+#include "kernels/host_device/gemm_blocking.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -16,7 +17,7 @@ namespace {
 struct UnitRows {
   Tensor ids;      // [units * width]; undefined: all rows of the batch, as they are
   Tensor weights;  // [units * width], of each row in its unit; undefined: 1
-  Tensor roots;    // [units], square roots of the numbers of rows; undefined: all sqrt(width)
+  Tensor counts;   // [units], the numbers of rows; undefined: all `width`
   std::int64_t width;
 };
 
@@ -35,44 +36,68 @@ UnitRows unit_rows(const Grouping& grouping) {
   check(largest <= width, "PerSampleGrad::group: a unit of {} rows, padded to {}", largest,
         grouping.width);
   std::vector<std::int64_t> ids;
-  std::vector<double> weights, roots;
+  std::vector<double> weights, counts;
   for (const auto& rows : rows_of) {
     const bool divided = grouping.mean && !rows.empty();
     const double weight = divided ? 1.0 / static_cast<double>(rows.size()) : 1.0;
     for (std::size_t k = 0; k < width; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
     weights.insert(weights.end(), width, weight);
-    roots.push_back(std::sqrt(static_cast<double>(rows.size())));
+    counts.push_back(static_cast<double>(rows.size()));
   }
   const auto count = static_cast<std::int64_t>(ids.size());
   return {Tensor::from(ids, {count}), Tensor::from(weights, {count}),
-          Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(width)};
+          Tensor::from(counts, {grouping.units}), static_cast<std::int64_t>(width)};
 }
 
 // unit_rows() of a grouping with this number of rows_each(). Nothing is brought from the host.
 UnitRows rows_in_order(const Grouping& grouping, std::int64_t each, Device device) {
-  UnitRows y{.ids = {}, .weights = {}, .roots = {}, .width = each};
+  UnitRows y{.ids = {}, .weights = {}, .counts = {}, .width = each};
   if (!grouping.mean) return y;
   y.weights = full({grouping.units * each}, 1 / static_cast<double>(each), Dtype::f64, device);
   return y;
 }
 
-// The rounding bounds of units, from those of their rows: the error bound of a sum over R rows is
-// sqrt(R) times the sum of theirs. A unit of one row has that row's bounds.
-NormEstimate unit_bounds(const NormEstimate& rows, const UnitRows& unit_rows, std::int64_t units) {
-  const auto summed = [&](const Tensor& x) {
-    const Tensor selected = unit_rows.ids.defined() ? gather(x, unit_rows.ids, 0) : x;
+// The rounding bounds of units of several rows, from those of their rows: unfolded images are added
+// in one sum over all positions of a unit. A unit of one row has that row's bounds, whether or not
+// it is materialized, and so have those of which each is.
+class UnitBounds {
+ public:
+  UnitBounds(const NormEstimate& rows, const UnitRows& unit_rows, std::int64_t units)
+      : rows_(rows), unit_rows_(unit_rows), units_(units) {}
+  NormEstimate operator()() const {
+    const Tensor lost = summed(detail::square_root(rows_.lost));
+    return {.squares = {},
+            .error_bounds = grown(summed(rows_.error_bounds)),
+            .term_norms = summed(rows_.term_norms),
+            .needs_f64 = {},
+            .lost = mul(lost, lost)};
+  }
+
+ private:
+  Tensor summed(const Tensor& x) const {
+    const Tensor selected = unit_rows_.ids.defined() ? gather(x, unit_rows_.ids, 0) : x;
     const Tensor weighted =
-        unit_rows.weights.defined() ? mul(selected, unit_rows.weights) : selected;
-    return sum(reshape(weighted, {units, unit_rows.width}), {1});
-  };
-  NormEstimate y;
-  const Tensor errors = summed(rows.error_bounds);
-  y.error_bounds = unit_rows.roots.defined()
-                       ? mul(errors, unit_rows.roots)
-                       : scale(errors, std::sqrt(static_cast<double>(unit_rows.width)));
-  y.term_norms = summed(rows.term_norms);
-  return y;
-}
+        unit_rows_.weights.defined() ? mul(selected, unit_rows_.weights) : selected;
+    return sum(reshape(weighted, {units_, unit_rows_.width}), {1});
+  }
+  // The error bounds of sums over the positions of several rows, from the sums of theirs.
+  Tensor grown(const Tensor& errors) const {
+    if (!unit_rows_.counts.defined())
+      return scale(errors, growth(static_cast<double>(unit_rows_.width)));
+    std::vector<double> factors = unit_rows_.counts.to_vector<double>();
+    for (double& factor : factors) factor = growth(factor);
+    return mul(errors, Tensor::from(factors, {units_}).to(errors.device()));
+  }
+  double growth(double rows) const {
+    if (rows_.chain == 0) return 1;
+    const double of_unit = roundings(rows * rows_.positions, static_cast<double>(product_chain));
+    return std::max(1.0, (of_unit + 1) / (roundings(rows_.positions, rows_.chain) + 1));
+  }
+
+  const NormEstimate& rows_;
+  const UnitRows& unit_rows_;
+  std::int64_t units_;
+};
 
 }  // namespace
 
@@ -119,8 +144,8 @@ PerSampleGrad join_units(const PerSampleGrad& rows, const UnitRows& unit_rows,
                                     ? PerSampleGrad(images->unfolded(0), rows.shape())
                                     : PerSampleGrad::materialized(rows.materialize());
     const PerSampleGrad y = join_units(plain, unit_rows, grouping);
-    return {y.form_data(), y.shape(),
-            unit_bounds(rounding_bounds(rows, true), unit_rows, grouping.units)};
+    const NormEstimate of_rows = rounding_bounds(rows, true);
+    return {y.form_data(), y.shape(), UnitBounds(of_rows, unit_rows, grouping.units)()};
   }
   const Form& form = rows.form_data();
   const Form selected = unit_rows.ids.defined() ? form.select(unit_rows.ids) : form;

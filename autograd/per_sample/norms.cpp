@@ -24,9 +24,9 @@ std::vector<double> sample_gradient(const std::vector<PerSampleGrad>& uses, std:
 }
 
 // Writes squared norms of a parameter that is used several times, from the inner products of all
-// pairs of uses.
-void write_squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
-                                const Tensor& needs_f64, const Tensor& total) {
+// pairs of uses. Returns the sums of the uses' norms.
+Tensor write_squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
+                                  const Tensor& needs_f64, const Tensor& total) {
   // If the norm is below this fraction of what it would be if all uses had one direction, the
   // rounding of the inner products could show in the fifth digit.
   constexpr double min_fraction = 0.02;
@@ -44,7 +44,7 @@ void write_squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMeth
   const Tensor unreliable = binary(binary_index<functors::Greater>, min_square, total);
   if (needs_f64.defined()) {
     axpby(1, unreliable, 1, needs_f64);
-    return;
+    return max_norm;
   }
   const std::vector<double> marked = unreliable.to_vector<double>();
   for (std::int64_t n = 0; n < std::ssize(marked); ++n) {
@@ -53,6 +53,13 @@ void write_squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMeth
     const double square = std::inner_product(g.begin(), g.end(), g.begin(), 0.0);
     copy_into(full({}, square, Dtype::f64), total.slice(0, n, n + 1));
   }
+  return max_norm;
+}
+
+// Adds to squared norms what the errors of the uses' gradients, of `norms` together, may have taken
+// from their inner products: (2 |f| + e) e.
+void add_lost(const Tensor& norms, const NormEstimate& y) {
+  axpby(1, mul(add(scale(norms, 2), y.error_bounds), y.error_bounds), 1, y.squares);
 }
 
 // The squared norms of a convolution's gradients, and their bounds if these are defined.
@@ -79,18 +86,21 @@ void write_estimate(const std::vector<PerSampleGrad>& uses, NormMethod norm_meth
     return write_conv_estimate(first, needs_f64, y);
   const auto* outer = form.as<detail::Outer>();
   if (gram && outer && detail::rounds_once(first)) {
-    const Tensor a = detail::squared_norms(outer->a);
-    if (y.error_bounds.defined()) detail::write_product_bounds(form, a, y);
-    binary(binary_index<functors::Mul>, a, detail::squared_norms(outer->b), y.squares);
+    const Tensor a = detail::squared_norms(outer->a), b = detail::squared_norms(outer->b);
+    if (y.error_bounds.defined()) detail::write_product_bounds(form, b, a, y);
+    binary(binary_index<functors::Mul>, a, b, y.squares);
     return;
   }
-  if (y.error_bounds.defined()) detail::write_rounding_bounds(uses, y);
+  Tensor norms;
   if (!single)
-    write_squared_norm_of_uses(uses, norm_method, needs_f64, y.squares);
+    norms = write_squared_norm_of_uses(uses, norm_method, needs_f64, y.squares);
   else if (first.inherited().squares.defined())
     copy_into(first.inherited().squares, y.squares);
   else
     detail::write_inner_products(first, first, norm_method, needs_f64, y.squares);
+  if (!y.error_bounds.defined()) return;
+  detail::write_rounding_bounds(uses, y);
+  if (!single) add_lost(norms, y);
 }
 
 }  // namespace

@@ -13,12 +13,13 @@ class PerSampleGrad;
 // The norm of a parameter's gradient for each sample: tensors [n] f64, on the device of its
 // factors.
 struct NormEstimate {
-  Tensor squares;  // squared norms
+  Tensor squares;  // squared norms, plus what Gram products may lose of them (`lost`)
   // Bounds on the L2 distance between a sample's exact gradient and its rounded contribution to the
-  // parameter's sum: for T positions 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added
-  // over uses, plus the loss to underflow (docs/appendix/proofs-rounding.md). Far below the norm
-  // unless terms cancel. A gradient materialized from factors has the bounds of its factors; a
-  // single use that arose materialized has 0. Undefined: 0.
+  // parameter's sum, plus that to the gradient of the norm: in single precision 2^-23 (k + 1)
+  // sum_t |b[t]| |a[t]| for sums of T positions with k roundings (gemm_blocking.h), added over
+  // uses, plus the loss to underflow (docs/appendix/proofs-rounding.md). Far below the norm unless
+  // terms cancel. A gradient materialized from factors has the bounds of its factors; a single use
+  // that arose materialized has 0. Undefined: 0.
   Tensor error_bounds;
   // Scaled norm of the summands: sum_t |b[t]| |a[t]| / max(min(64, 8 sqrt(T)), 4 sqrt(T)), added
   // over uses. If it exceeds the clip bound, adding this sample to a running f32 sum would swamp
@@ -27,6 +28,12 @@ struct NormEstimate {
   // Nonzero for samples whose squared norm lost too many digits to cancellation and must be
   // recomputed in f64. Undefined: none.
   Tensor needs_f64;
+  // What Gram products may lose of squared norms, whether or not they are computed so: the method
+  // may depend on other samples. Undefined: 0, or part of the squares.
+  Tensor lost = {};
+  // Of the factors that the bounds are of: the positions, and the most that are added one after the
+  // other (TermBounds).
+  double positions = 1, chain = 0;
 };
 
 // The error bounds and term norms of a NormEstimate on the host, zeros where undefined.

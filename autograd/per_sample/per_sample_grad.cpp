@@ -109,7 +109,10 @@ PerSampleGrad PerSampleGrad::slice(std::int64_t begin, std::int64_t end) const {
           NormEstimate{part(inherited_.squares),
                        part(inherited_.error_bounds),
                        part(inherited_.term_norms),
-                       {}}};
+                       {},
+                       part(inherited_.lost),
+                       inherited_.positions,
+                       inherited_.chain}};
 }
 
 PerSampleGrad PerSampleGrad::with_rows(const PerSampleGrad& other) const {
@@ -159,7 +162,7 @@ PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
       return f->materialize(shape_, &norms);
     };
     PerSampleGrad kept = materialized(materialize());
-    kept.inherited_ = detail::conv_rounding_bounds(form_, norms.select(1, 1), norms.select(1, 2));
+    kept.inherited_ = detail::conv_rounding_bounds(*this, norms.select(1, 1), norms.select(1, 2));
     kept.inherited_.squares = contiguous(norms.select(1, 0));
     return kept;
   }

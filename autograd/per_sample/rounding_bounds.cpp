@@ -1,5 +1,6 @@
 #include "autograd/per_sample/rounding_bounds.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -16,12 +17,14 @@ namespace sotto::detail {
 namespace {
 
 // Convolutions summed by Winograd tiles err by up to 9 * 2^-23 |dy| |x|, even for one tile (found
-// by a search); direct sums err by less than 2^-23 |dy| |x|. Winograd needs a 3 x 3 window, whose
-// bound is 3 sqrt(T) 2^-23 |dy| |x|: with at least this many positions T it is more than twice the
-// error.
+// by a search). Winograd needs a 3 x 3 window, whose bound is 3 (2 T + 2) 2^-24 |dy| |x|: with at
+// least this many positions T it is more than twenty times the error.
 constexpr double min_tiled_positions = 64;
 // Values beyond it may overflow within a tile although no result of the tile does.
 constexpr double max_tiled = 0x1p100;
+// The rounding of one of T^2 terms that are added in f64, on sixteen running sums or more. Gram
+// products of f32 have too few positions for it to matter.
+constexpr double f64_terms = 0x1p-57;
 
 // True if a backend may sum the convolution by Winograd tiles.
 bool sums_by_tiles(const Form& form) {
@@ -29,11 +32,20 @@ bool sums_by_tiles(const Form& form) {
   return f && f->window.suits_tiles() && form.dtype() == Dtype::f32;
 }
 
+double roundoff(const Form& form) { return form.dtype() == Dtype::f64 ? 0x1p-53 : 0x1p-24; }
+
+// The most terms that are added one after the other; 0: sums over positions are added in f64.
+double longest_chain(const Form& form) {
+  if (form.as<Outer>()) return static_cast<double>(product_chain);
+  return form.as<Patches>() ? static_cast<double>(conv_chain) : 0;
+}
+
 // How the form's terms are summed; without underflow. A table's norms are only an upper bound.
 TermBounds sum_bounds(const Form& form) {
   constexpr double max_cancellation = 64;
-  TermBounds y{.roundoff = form.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23,
+  TermBounds y{.roundoff = roundoff(form),
                .split = is_split_into_bf16(form) ? bf16x2_rounding : 0,
+               .chain = longest_chain(form),
                .max_cancellation = form.as<OneHot>() ? 0 : max_cancellation};
   if (const auto* f = form.as<Patches>()) {
     y.windows = static_cast<double>(f->window.overlap());
@@ -45,10 +57,11 @@ TermBounds sum_bounds(const Form& form) {
 
 // Adds the error that underflow may cause in a gradient of two factors, or of one product. Gram
 // products may lose u, the smallest normal number, per term of an element, and so the norm
-// sqrt(u T) (sqrt(i) |b| + sqrt(o) |a|). Scaling rounds each element of a factor by up to 2^-150,
-// half the smallest number, and so the sum by w 2^-50 sqrt(T o) |a|, since weights w are at least
-// 2^-100 (GradientNorm::factor); this is the larger error. Winograd tiles round such numbers some
-// ten times more and add up to ten of these errors in a result: their bound is 64 times as large.
+// sqrt(u T) (sqrt(i) |b| + sqrt(o) |a|); in f64 the squared norm of a factor may be lost, too.
+// Scaling rounds each element of a factor by up to 2^-150, half the smallest number, and so the sum
+// by w 2^-50 sqrt(T o) |a|, since weights w are at least 2^-100 (GradientNorm::factor); this is the
+// larger error. Winograd tiles round such numbers some ten times more and add up to ten of these
+// errors in a result: their bound is 64 times as large.
 TermBounds with_underflow(const Form& form, TermBounds y) {
   std::int64_t inner = 0, outer = 0, repeats = 1;
   if (const auto* f = form.as<Outer>()) {
@@ -62,12 +75,16 @@ TermBounds with_underflow(const Form& form, TermBounds y) {
   };
   const bool f64 = form.dtype() == Dtype::f64;
   y.underflow_a = lost(f64 ? 0x1p-511 : (sums_by_tiles(form) ? 0x1p-43 : 0x1p-49), outer);
-  if (!y.rounds_once) y.underflow_b = lost(f64 ? 0x1p-511 : 0x1p-63, inner);
+  if (f64 || !y.rounds_once) y.underflow_b = lost(f64 ? 0x1p-511 : 0x1p-63, inner);
   return y;
 }
 
+// Where the losses of Gram products are added.
+const Tensor& lost_of(const NormEstimate& y) { return y.lost.defined() ? y.lost : y.squares; }
+
 void write(const TermBounds& bounds, const View& a, const View& b, const NormEstimate& y) {
-  const BoundedTerms terms{bounds, a, b, y.error_bounds.view(), y.term_norms.view()};
+  const View lost = bounds.gram > 0 ? lost_of(y).view() : View{};
+  const BoundedTerms terms{bounds, a, b, y.error_bounds.view(), y.term_norms.view(), lost};
   backend(y.error_bounds.device()).term_bounds({&terms, 1});
 }
 
@@ -82,8 +99,9 @@ View column(const Tensor& squares) { return squares.unsqueeze(1).view(); }
 
 // Positions that only pad a sample to the length of the batch's longest are no terms: a bound must
 // not depend on the other samples of the batch.
-void write_term_bounds(const Form& form, const NormEstimate& y) {
-  const TermBounds bounds = sum_bounds(form);
+void write_term_bounds(const Form& form, double gram, const NormEstimate& y) {
+  TermBounds bounds = sum_bounds(form);
+  bounds.gram = gram;
   if (const auto* f = form.as<Outer>()) {
     const Tensor a = position_squares(f->a),
                  b = f->squares.defined() ? f->squares : position_squares(f->b);
@@ -97,36 +115,11 @@ void write_term_bounds(const Form& form, const NormEstimate& y) {
   }
 }
 
-// Writes the bounds of one use, the parameter's only one or not, to zeros.
-void write_use(const PerSampleGrad& use, bool only_use, const NormEstimate& y) {
-  const Form& form = use.form_data();
-  const NormEstimate& inherited = use.inherited();
-  if (inherited.error_bounds.defined()) {
-    copy_into(inherited.error_bounds, y.error_bounds);
-    copy_into(inherited.term_norms, y.term_norms);
-  } else if (const auto* f = form.as<Patches>()) {
-    write_conv_bounds(form, squared_image_norms(f->dy), squared_image_norms(f->x), y);
-  } else if (!only_use || !rounds_once(use)) {
-    write_term_bounds(form, y);
-  } else if (const auto* product = form.as<Outer>()) {
-    write_product_bounds(form, squared_norms(product->a), y);
-  }
-}
-
-// Bounds of zero.
-NormEstimate no_bounds(const Form& form) {
-  const Tensor both = zeros({2, form.samples()}, Dtype::f64, form.device());
-  NormEstimate y;
-  y.error_bounds = both.select(0, 0);
-  y.term_norms = both.select(0, 1);
-  return y;
-}
-
-}  // namespace
-
-void write_conv_bounds(const Form& form, const Tensor& dy_squares, const Tensor& x_squares,
-                       const NormEstimate& y) {
-  write(with_underflow(form, sum_bounds(form)), column(x_squares), column(dy_squares), y);
+void write_image_bounds(const Form& form, const Tensor& dy_squares, const Tensor& x_squares,
+                        double gram, const NormEstimate& y) {
+  TermBounds bounds = with_underflow(form, sum_bounds(form));
+  bounds.gram = gram;
+  write(bounds, column(x_squares), column(dy_squares), y);
   if (!sums_by_tiles(form) || x_squares.device() != cpu) return;  // no other backend uses tiles
   const Tensor max_squares = full({}, max_tiled * max_tiled, Dtype::f64);
   for (const Tensor& squares : {dy_squares, x_squares}) {
@@ -135,41 +128,105 @@ void write_conv_bounds(const Form& form, const Tensor& dy_squares, const Tensor&
   }
 }
 
-void write_product_bounds(const Form& form, const Tensor& a_squares, const NormEstimate& y) {
+// Writes the bounds of one of `uses` uses to zeros, and adds its losses of Gram products: the
+// square of a sum of `uses` numbers is at most `uses` times the sum of their squares.
+void write_use(const PerSampleGrad& use, std::int64_t uses, const NormEstimate& y) {
+  const bool only_use = uses == 1;
+  const double gram = static_cast<double>(uses) * gram_rounding(use.form_data());
+  const Form& form = use.form_data();
+  const NormEstimate& inherited = use.inherited();
+  if (inherited.error_bounds.defined()) {
+    copy_into(inherited.error_bounds, y.error_bounds);
+    copy_into(inherited.term_norms, y.term_norms);
+    if (inherited.lost.defined()) axpby(static_cast<double>(uses), inherited.lost, 1, lost_of(y));
+  } else if (const auto* f = form.as<Patches>()) {
+    write_image_bounds(form, squared_image_norms(f->dy), squared_image_norms(f->x), gram, y);
+  } else if (!only_use || !rounds_once(use)) {
+    write_term_bounds(form, gram, y);
+  } else if (const auto* product = form.as<Outer>()) {
+    write_product_bounds(form, squared_norms(product->b), squared_norms(product->a), y);
+  }
+}
+
+// Bounds of zero.
+NormEstimate no_bounds(const PerSampleGrad& use) {
+  const Form& form = use.form_data();
+  const NormEstimate& inherited = use.inherited();
+  const bool inherits = inherited.error_bounds.defined();
+  const Tensor all = zeros({3, form.samples()}, Dtype::f64, form.device());
+  return {.squares = {},
+          .error_bounds = all.select(0, 0),
+          .term_norms = all.select(0, 1),
+          .needs_f64 = {},
+          .lost = all.select(0, 2),
+          .positions = inherits ? inherited.positions : form.positions(),
+          .chain = inherits ? inherited.chain : longest_chain(form)};
+}
+
+}  // namespace
+
+void write_conv_bounds(const Form& form, const Tensor& dy_squares, const Tensor& x_squares,
+                       const NormEstimate& y) {
+  write_image_bounds(form, dy_squares, x_squares, gram_rounding(form), y);
+}
+
+void write_product_bounds(const Form& form, const Tensor& b_squares, const Tensor& a_squares,
+                          const NormEstimate& y) {
   const TermBounds bounds = with_underflow(form, {.rounds_once = true});
-  write(bounds, column(a_squares), column(a_squares), y);
+  write(bounds, column(a_squares), column(b_squares), y);
 }
 
 void write_rounding_bounds(const std::vector<PerSampleGrad>& uses, const NormEstimate& y) {
   for (const PerSampleGrad& use : uses) {
     if (&use == &uses[0]) {
-      write_use(use, uses.size() == 1, y);
+      write_use(use, std::ssize(uses), y);
       continue;
     }
-    const NormEstimate more = no_bounds(use.form_data());
-    write_use(use, false, more);
+    const NormEstimate more = no_bounds(use);
+    write_use(use, std::ssize(uses), more);
+    axpby(1, more.lost, 1, lost_of(y));
     axpby(1, more.error_bounds, 1, y.error_bounds);
     axpby(1, more.term_norms, 1, y.term_norms);
   }
 }
 
-TermBounds outer_bounds(const Form& form) { return with_underflow(form, sum_bounds(form)); }
+double gram_rounding(const Form& form) {
+  const auto lost = [&](std::int64_t i, std::int64_t o, std::int64_t chain, std::int64_t taps) {
+    const auto added = [chain](std::int64_t terms) {
+      return roundings(static_cast<double>(terms), static_cast<double>(chain));
+    };
+    const double positions = form.positions();
+    return (added(i) + added(o) + static_cast<double>(taps)) * roundoff(form) +
+           (form.dtype() == Dtype::f64 ? positions * positions * f64_terms : 0);
+  };
+  if (const auto* f = form.as<Outer>()) return lost(f->a.size(2), f->b.size(2), gram_chain, 0);
+  const auto* p = form.as<Patches>();
+  if (!p) return 0;
+  const std::int64_t taps = p->window.positions(), groups = p->window.groups;
+  return lost(p->x.size(1) / groups * taps, p->dy.size(1) / groups, product_chain, taps);
+}
 
-NormEstimate conv_rounding_bounds(const Form& form, const Tensor& dy_squares,
+TermBounds outer_bounds(const Form& form) {
+  TermBounds y = with_underflow(form, sum_bounds(form));
+  y.gram = gram_rounding(form);
+  return y;
+}
+
+NormEstimate conv_rounding_bounds(const PerSampleGrad& use, const Tensor& dy_squares,
                                   const Tensor& x_squares) {
-  NormEstimate y = no_bounds(form);
-  write_conv_bounds(form, dy_squares, x_squares, y);
+  NormEstimate y = no_bounds(use);
+  write_conv_bounds(use.form_data(), dy_squares, x_squares, y);
   return y;
 }
 
 NormEstimate rounding_bounds(const PerSampleGrad& use, bool only_use) {
-  NormEstimate y = no_bounds(use.form_data());
-  write_use(use, only_use, y);
+  NormEstimate y = no_bounds(use);
+  write_use(use, only_use ? 1 : 2, y);
   return y;
 }
 
 NormEstimate rounding_bounds(const std::vector<PerSampleGrad>& uses) {
-  NormEstimate y = no_bounds(uses[0].form_data());
+  NormEstimate y = no_bounds(uses[0]);
   write_rounding_bounds(uses, y);
   return y;
 }

@@ -9,23 +9,29 @@
 namespace sotto::detail {
 
 // Writes the error bounds and term norms (NormEstimate) of a parameter, the sums of those of its
-// uses, into tensors that hold zeros.
+// uses, into tensors that hold zeros. Adds the losses of Gram products to y.lost or, if this is
+// undefined, to the squares.
 void write_rounding_bounds(const std::vector<PerSampleGrad>& uses, const NormEstimate& y);
-// Writes those of a convolution from the squared norms [n] of its factors.
+// Writes those of a convolution, its parameter's only use, from the squared norms [n] of its
+// factors.
 void write_conv_bounds(const Form& form, const Tensor& dy_squares, const Tensor& x_squares,
                        const NormEstimate& y);
 // Writes those of a parameter whose only use is an outer form of one position, from the squared
-// norms [n] of its factor a. Only underflow adds to them.
-void write_product_bounds(const Form& form, const Tensor& a_squares, const NormEstimate& y);
+// norms [n] of its factors. Only underflow adds to them.
+void write_product_bounds(const Form& form, const Tensor& b_squares, const Tensor& a_squares,
+                          const NormEstimate& y);
 
 // How the terms of an outer form are summed: its bounds, given the squared norms of positions.
 TermBounds outer_bounds(const Form& form);
+
+// A bound on the rounding of a form's Gram products, relative to the square of its terms' norms.
+double gram_rounding(const Form& form);
 
 // Return the bounds of a parameter, of one use, and of a convolution. `only_use` says that the
 // parameter has no other use, so that a gradient of one position is rounded only once.
 NormEstimate rounding_bounds(const std::vector<PerSampleGrad>& uses);
 NormEstimate rounding_bounds(const PerSampleGrad& use, bool only_use);
-NormEstimate conv_rounding_bounds(const Form& form, const Tensor& dy_squares,
+NormEstimate conv_rounding_bounds(const PerSampleGrad& use, const Tensor& dy_squares,
                                   const Tensor& x_squares);
 
 // True if each element of this use's gradient is one product, which rounds once: then

@@ -44,14 +44,13 @@ class NormBatch {
     const Tensor a = position_squares(f->a),
                  b = f->squares.defined() ? f->squares : position_squares(f->b);
     bounds_.push_back({detail::outer_bounds(uses[0].form_data()), a.view(), b.view(),
-                       y.error_bounds.view(), y.term_norms.view()});
+                       y.error_bounds.view(), y.term_norms.view(), y.squares.view()});
     products_.push_back(parameter);
     return true;
   }
   void run(Device device) {
     Backend& there = backend(device);
     if (!rows_.empty()) there.squared_row_norms(rows_);
-    if (!bounds_.empty()) there.term_bounds(bounds_);
     for (const ParameterNorms& parameter : products_) {
       const PerSampleGrad& use = (*parameter.uses)[0];
       const bool gram = detail::uses_gram_products(use, use, norm_method_);
@@ -59,6 +58,7 @@ class NormBatch {
                                    gram ? Tensor() : parameter.terms.needs_f64,
                                    parameter.terms.squares);
     }
+    if (!bounds_.empty()) there.term_bounds(bounds_);
   }
 
  private:

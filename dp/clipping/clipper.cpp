@@ -336,6 +336,10 @@ ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
   check(!shared_, "Clipper: a batch that is divided among ranks ends as a whole one");
   check_clipped("drawn", draw.size());
+  check(blocks_ || draw.size() == draw.population(),
+        "Clipper: without begin(), which names them, {} of {} units are not known to be those that "
+        "were clipped",
+        draw.size(), draw.population());
   check(!blocks_ || blocks_->consist_of(draw.units()),
         "Clipper: begin() was given other units than were drawn");
   check_size(draw);

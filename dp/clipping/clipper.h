@@ -33,6 +33,7 @@ class GroupClipper;
 // private training loop:
 //
 //   Clipper clipper(flat_group(parameters, 1.0));
+//   clipper.begin(SumBlocks(draw.units(), {}, {.units = 1}));
 //   clipper.add(tape, loss);  // for each physical batch
 //   ClippedSum sum = clipper.finish(std::move(draw));
 class Clipper {
@@ -48,7 +49,8 @@ class Clipper {
 
   // Begins a batch whose units will be added in the order of `blocks`, or in any order if each
   // block is one unit. Each block is summed before it is rounded, and every physical batch must end
-  // at the end of a block. Optional: without it every unit is rounded alone, which is slower.
+  // at the end of a block. Without it every unit is rounded alone, and finish() takes only draws of
+  // the whole population.
   // Throws std::invalid_argument in the middle of a batch, and for larger blocks than the options
   // allow.
   void begin(SumBlocks blocks);
@@ -70,7 +72,8 @@ class Clipper {
   void add_zeros(std::int64_t units);
   // Returns the sum of everything added since the last finish(). `draw` is the sampled batch that
   // the units came from. Throws std::invalid_argument if the number of units added differs from
-  // that of the draw or exceeds the maximum batch, or if begin() was given other units.
+  // that of the draw or exceeds the maximum batch, if begin() was given other units, or if it was
+  // not called for a draw that lacks a unit.
   ClippedSum finish(SampledBatch draw);
   // The same for a batch whose units are divided among ranks. Collective: each rank calls begin()
   // with the blocks of its own units, and finish() with the whole draw. The result holds the sums

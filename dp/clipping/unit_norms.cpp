@@ -12,9 +12,10 @@ namespace {
 
 // In single precision the norms of the terms that cancel in a gradient add up to at most this
 // multiple of its error bound (squared_norm).
-constexpr double terms_of_error = 0x1p23;
-// A sum whose terms' norms add up to less than this cannot overflow. The distance from 2^128, the
-// end of f32, leaves room for a table's row that occurs at many positions.
+constexpr double terms_of_error = 0x1p22;
+// A sum whose terms' norms add up to less than this cannot overflow, and neither can a gradient
+// before it is weighted. The distance from 2^128, the end of f32, leaves room for a table's row
+// that occurs at many positions.
 constexpr double max_total_size = 0x1p100;
 
 // Calls f(kind) with the kind as a constant, so that loops over units have no branches for it.
@@ -66,9 +67,11 @@ void factors_by(const FactorRule& by, Columns& y) {
   std::int64_t separate = 0, large = 0;
   for (std::size_t n = 0; n < units; ++n) {
     const double factor = values[n];
-    const double terms = factor * (norms[n] + roundings[n] * terms_of_error);
+    const double unweighted = norms[n] + roundings[n] * terms_of_error;
+    const double terms = factor * unweighted;
     separate += ((factor != 0) & GradientNorm{0, 0, term_norms[n]}.apart(factor, bound)) ? 1 : 0;
-    large += ((factor != 0) & ((factor > scale) | !(terms < each))) ? 1 : 0;
+    const bool fits = (terms < each) & (scale * unweighted < max_total_size);
+    large += ((factor != 0) & ((factor > scale) | !fits)) ? 1 : 0;
   }
   y.separate = separate;
   y.large = large;

@@ -37,7 +37,7 @@ struct GradientNorm {
   // by `scale`, would be below ClipRule::smallest. A rounding error up to half of the margin is
   // covered by the margin.
   HD double factor(const ClipRule& rule, double bound, double margin, double scale) const {
-    const double more = rounding();
+    const double more = rounding() + ClipRule::lost / (scale < 1 ? scale : 1);
     const double y = rule.factor(norm(), bound, margin, more <= margin / 2 * norm() ? 0 : more);
     return y < ClipRule::smallest * scale ? 0 : y;
   }

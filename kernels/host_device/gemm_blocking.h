@@ -1,7 +1,11 @@
-// The blocking of sums in the CPU's products of f32 and f64.
+// The blocking of sums in products of f32 and f64, and the roundings that follow from it. Device
+// code can include this header.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#include "core/half.h"
 
 namespace sotto {
 
@@ -9,5 +13,18 @@ namespace sotto {
 // added to the sum of the chains before it. A product that is split between chains, each part added
 // to the previous ones, therefore has the bits of the unsplit product.
 inline constexpr std::int64_t product_chain = 384;
+
+// The most terms that one chain of Gram products has, over the elements of a factor.
+inline constexpr std::int64_t gram_chain = 64;
+
+// The most positions of an image that one chain of a convolution's weight gradient has; a longer
+// sum has chains of at least half as many.
+inline constexpr std::int64_t conv_chain = 1024;
+
+// A bound on the roundings that a term takes part in, where `terms` terms are added in chains of at
+// most `chain` terms and at least half as many, and the chains' sums are added one after the other.
+HD inline double roundings(double terms, double chain) {
+  return terms <= chain ? terms : chain + std::ceil(2 * terms / chain);
+}
 
 }  // namespace sotto

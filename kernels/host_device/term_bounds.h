@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/view.h"
+#include "kernels/host_device/gemm_blocking.h"
 
 namespace sotto {
 
@@ -18,11 +19,13 @@ struct TermSums {
 
 // How the terms of a parameter's gradient are summed.
 struct TermBounds {
-  double roundoff = 0;          // of one addition, relative
+  double roundoff = 0;          // of one rounding, relative
   double split = 0;             // relative error of a term whose factor is split into two bf16
   double windows = 1;           // the patches that hold a pixel multiply the squared norms of a
   double positions = 0;         // the number of terms; 0: count those that are not 0
   double min_positions = 0;     // the error bound is that of at least so many
+  double chain = 0;             // the most terms that are added one after the other; 0: exact sums
+  double gram = 0;              // what Gram products may lose of the square of the terms' norms
   double max_cancellation = 0;  // of the norms of terms, in a sum with other samples
   // Underflow adds these multiples of the norms of the factors.
   double underflow_a = 0, underflow_b = 0;
@@ -34,12 +37,16 @@ struct TermBounds {
   // their sum, four times of which is always tolerated.
   static constexpr double max_cancellation_of_few = 8, always_tolerated = 4;
 
+  // The sum and its norm are each computed from a gradient whose terms are rounded when they are
+  // multiplied and added, and a weight rounds each term of the sum twice more. The terms of a table
+  // have norms that add up to `roots` times TermSums::norms at most.
   HD double error_bound(const TermSums& terms) const {
-    const double rooted = roots(terms), least = std::sqrt(min_positions);
     double error = 0;
     if (!rounds_once) {
-      error = terms.norms * (rooted < least ? least : rooted) * roundoff;
-      error += split * terms.norms;
+      const double added = larger(number(terms), min_positions),
+                   each = chain > 0 ? roundings(added, chain) : 1,
+                   all = chain > 0 ? terms.norms : terms.norms * roots(terms);
+      error = all * (2 * each + 2) * roundoff + split * terms.norms;
     }
     error += underflow_a * std::sqrt(terms.a_squares);
     return error + underflow_b * std::sqrt(terms.b_squares);
@@ -55,9 +62,8 @@ struct TermBounds {
 
  private:
   HD static double larger(double a, double b) { return a > b ? a : b; }
-  HD double roots(const TermSums& terms) const {
-    return std::sqrt(positions > 0 ? positions : terms.count);
-  }
+  HD double number(const TermSums& terms) const { return positions > 0 ? positions : terms.count; }
+  HD double roots(const TermSums& terms) const { return std::sqrt(number(terms)); }
 };
 
 // One parameter of Backend::term_bounds.
@@ -67,6 +73,7 @@ struct BoundedTerms {
            // are terms without data
   View b;  // squared norms [n, t] f64, or [n, 1] where all terms of a sample share one row
   View error_bounds, term_norms;  // [n] f64
+  View lost = {};  // [n] f64: what Gram products may lose of squared norms is added; undefined: not
 };
 
 // BoundedTerms as kernels read it.
@@ -79,9 +86,10 @@ class TermOperands {
         b_(terms.b.as<const double>()),
         error_bounds_(terms.error_bounds.as<double>()),
         term_norms_(terms.term_norms.as<double>()),
+        lost_(terms.lost.as<double>()),
         a_stride_{terms.a.stride[0], terms.a.stride[1]},
         b_stride_{terms.b.stride[0], terms.b.stride[1]},
-        y_stride_{terms.error_bounds.stride[0], terms.term_norms.stride[0]},
+        y_stride_{terms.error_bounds.stride[0], terms.term_norms.stride[0], terms.lost.stride[0]},
         positions_(terms.a.data ? terms.a.size[1] : terms.b.size[1]),
         table_(terms.a.data == nullptr || terms.a.dtype == Dtype::i64),
         shared_(terms.b.size[1] == 1 && positions_ > 1) {}
@@ -109,14 +117,15 @@ class TermOperands {
     if (table_) sums.norms = std::sqrt(sums.b_squares) * (shared_ ? std::sqrt(sums.count) : 1);
     error_bounds_[n * y_stride_[0]] = bounds_.error_bound(sums);
     term_norms_[n * y_stride_[1]] = bounds_.term_norm(sums);
+    if (lost_ != nullptr) lost_[n * y_stride_[2]] += bounds_.gram * sums.norms * sums.norms;
   }
 
  private:
   TermBounds bounds_;
   const void* a_;
   const double* b_;
-  double *error_bounds_, *term_norms_;
-  std::int64_t a_stride_[2], b_stride_[2], y_stride_[2];
+  double *error_bounds_, *term_norms_, *lost_;
+  std::int64_t a_stride_[2], b_stride_[2], y_stride_[3];
   std::int64_t positions_;
   bool table_, shared_;
 };

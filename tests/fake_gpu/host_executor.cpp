@@ -288,7 +288,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
   }
   void term_bounds(std::span<const BoundedTerms> all) override {
     using T = BoundedTerms;
-    with_views(views_of(all, &T::a, &T::b, &T::error_bounds, &T::term_norms),
+    with_views(views_of(all, &T::a, &T::b, &T::error_bounds, &T::term_norms, &T::lost),
                [&] { DeviceBackend::term_bounds(all); });
   }
   void squared_row_norms(std::span<const RowNorms> all) override {

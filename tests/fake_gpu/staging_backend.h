@@ -166,7 +166,8 @@ class StagedBackend final : public Backend {
     run([&](Stage& s) {
       std::vector<BoundedTerms> there;
       for (const BoundedTerms& one : parameters)
-        there.push_back({one.bounds, s(one.a), s(one.b), s(one.error_bounds), s(one.term_norms)});
+        there.push_back(
+            {one.bounds, s(one.a), s(one.b), s(one.error_bounds), s(one.term_norms), s(one.lost)});
       on().term_bounds(there);
     });
   }

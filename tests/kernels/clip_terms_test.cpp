@@ -20,7 +20,7 @@ Tensor squares(Random& random, const Shape& shape) {
 }
 
 struct Bounds {
-  std::vector<double> errors, term_norms;
+  std::vector<double> errors, term_norms, lost;
 };
 
 struct Squares {
@@ -30,17 +30,18 @@ struct Squares {
 // The bounds of 30 parameters with the same terms, which are more than a launch holds.
 Bounds run(const TermBounds& bounds, const Squares& terms, std::int64_t samples) {
   const Tensor errors = unwritten({30, samples}, Dtype::f64),
-               norms = unwritten({30, samples}, Dtype::f64);
+               norms = unwritten({30, samples}, Dtype::f64),
+               lost = full({30, samples}, 1, Dtype::f64);
   std::vector<BoundedTerms> all;
   for (std::int64_t k = 0; k < 30; ++k) {
-    all.push_back(
-        {bounds, terms.a, terms.b, errors.select(0, k).view(), norms.select(0, k).view()});
+    all.push_back({bounds, terms.a, terms.b, errors.select(0, k).view(), norms.select(0, k).view(),
+                   lost.select(0, k).view()});
   }
   backend(cpu).term_bounds(all);
-  for (const Tensor& y : {errors, norms}) {
+  for (const Tensor& y : {errors, norms, lost}) {
     for (std::int64_t k = 1; k < 30; ++k) CHECK(same_bits(y.select(0, k), y.select(0, 0)));
   }
-  return {values(errors.select(0, 0)), values(norms.select(0, 0))};
+  return {values(errors.select(0, 0)), values(norms.select(0, 0)), values(lost.select(0, 0))};
 }
 
 void check_near(const std::vector<double>& got, const std::vector<double>& expected) {
@@ -62,8 +63,10 @@ TEST_CASE("bounds of products' terms are the formulas, of the terms that are not
     for (const std::int64_t t : {1, 2, 7, 40, 1500}) {
       const std::int64_t n = 4;
       const Tensor a = squares(random, {n, t}), b = squares(random, {n, t});
-      const TermBounds rule{.roundoff = 0x1p-23,
+      const TermBounds rule{.roundoff = 0x1p-24,
                             .split = 0x1p-15,
+                            .chain = 30,
+                            .gram = 0.5,
                             .max_cancellation = 64,
                             .underflow_a = 3,
                             .underflow_b = 5};
@@ -78,14 +81,17 @@ TEST_CASE("bounds of products' terms are the formulas, of the terms that are not
           of_b += y;
         }
         const double roots = std::sqrt(count);
-        expected.errors.push_back(0x1p-23 * roots * norms + 0x1p-15 * norms + 3 * std::sqrt(of_a) +
-                                  5 * std::sqrt(of_b));
+        const double added = count <= 30 ? count : 30 + std::ceil(count / 15);
+        expected.errors.push_back(0x1p-23 * (added + 1) * norms + 0x1p-15 * norms +
+                                  3 * std::sqrt(of_a) + 5 * std::sqrt(of_b));
+        expected.lost.push_back(1 + norms * norms / 2);
         expected.term_norms.push_back(
             norms / std::max(4 * roots, std::min(64.0, 8 * std::max(roots, 1.0))));
       }
       const Bounds got = run(rule, {a.view(), b.view()}, n);
       check_near(got.errors, expected.errors);
       check_near(got.term_norms, expected.term_norms);
+      check_near(got.lost, expected.lost);
     }
   });
 }
@@ -96,14 +102,16 @@ TEST_CASE("bounds of a table's terms count the ids that are not negative") {
                  own = Tensor::from(std::vector<double>{4, 9, 0, 1, 0, 0}, {2, 3}),
                  one = Tensor::from(std::vector<double>{4, 9}, {2, 1});
     const TermBounds rule{.roundoff = 1};
+    // Of each term a weight and a product are rounded, and so is the sum, twice for its norm.
     // A row of its own for each position; those without an id are zeros in practice.
-    check_near(run(rule, {ids.view(), own.view()}, 2).errors, {std::sqrt(13.0), 1});
+    check_near(run(rule, {ids.view(), own.view()}, 2).errors, {4 * std::sqrt(13.0), 4});
     // One row for all positions of a sample: T terms add up to sqrt(T) times the root of T squares.
-    check_near(run(rule, {ids.view(), one.view()}, 2).errors, {2 * 2, 3});
+    check_near(run(rule, {ids.view(), one.view()}, 2).errors, {4 * 2 * 2, 4 * 3});
     check_near(run(rule, {ids.view(), one.view()}, 2).term_norms,
                {2 * std::sqrt(2.0) / (4 * std::sqrt(2.0)), 3.0 / 4});
     // Gradients that arose as they are.
-    check_near(run(rule, {{}, one.view()}, 2).errors, {2, 3});
+    check_near(run(rule, {{}, one.view()}, 2).errors, {4 * 2, 4 * 3});
+    check_near(run(rule, {{}, one.view()}, 2).lost, {1, 1});
   });
 }
 
@@ -111,9 +119,13 @@ TEST_CASE("bounds of images count all positions, and one product rounds by under
   on_each([] {
     const Tensor norms = Tensor::from(std::vector<double>{7, 4, 9, 7, 16, 25}, {2, 3});
     const View dy = norms.slice(1, 1, 2).view(), x = norms.slice(1, 2, 3).view();
-    const TermBounds images{
-        .roundoff = 1, .windows = 9, .positions = 4, .min_positions = 25, .max_cancellation = 64};
-    check_near(run(images, {x, dy}, 2).errors, {5 * 2 * 9.0, 5 * 4 * 15.0});
+    const TermBounds images{.roundoff = 1,
+                            .windows = 9,
+                            .positions = 4,
+                            .min_positions = 25,
+                            .chain = 100,
+                            .max_cancellation = 64};
+    check_near(run(images, {x, dy}, 2).errors, {52 * 2 * 9.0, 52 * 4 * 15.0});
     check_near(run(images, {x, dy}, 2).term_norms, {2 * 9.0 / 16, 4 * 15.0 / 16});
     const TermBounds product{.roundoff = 1, .underflow_a = 2, .rounds_once = true};
     check_near(run(product, {x, dy}, 2).errors, {6, 10});

@@ -16,8 +16,9 @@ namespace {
 
 // Values in a block of patches: 256 KiB of floats, a part of the second-level cache.
 constexpr std::int64_t patch_values = 1 << 16;
-// A product with fewer rows is not worth the preparation of the weights.
-constexpr std::int64_t min_rows = 32;
+// A product with fewer rows is not worth the preparation of the weights; a sum over positions is
+// rounded once for each of these products.
+constexpr std::int64_t min_rows = 128;
 // Samples are joined until they have this many positions.
 constexpr std::int64_t block_rows = 256;
 

@@ -5,6 +5,7 @@
 
 #include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/conv/conv_gram.h"
+#include "kernels/cpu/conv/conv_parts.h"
 #include "kernels/cpu/conv/conv_weight_norms.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/onednn_batches.h"
@@ -88,22 +89,6 @@ void add_padded(const BatchChunks& chunks, std::size_t kind, const View& dy, con
   total.add_to(sum);
 }
 
-// sum = the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8.
-void sum_of(const BatchChunks& tiles, const BatchChunks& chunks, const View& dy, const View& x,
-            Range samples, float* sum, std::int64_t size) {
-  constexpr std::int64_t filled = 8, worth_filling = 3;
-  std::fill_n(sum, size, 0.0F);
-  if (tiles.usable()) {
-    add_share(tiles, dy, x, samples, sum);
-    samples = tiles.rest(samples);
-  }
-  const std::int64_t rest = samples.count() % filled;
-  const Range left{samples.last - rest, samples.last};
-  add_share(chunks, dy, x, {samples.first, left.first}, sum);
-  if (rest >= worth_filling) return add_padded(chunks, 1, dy, x, left, sum);
-  add_share(chunks, dy, x, left, sum);
-}
-
 // True if Winograd sums pay: they take 0.4 to 0.9 of the direct time above these limits, on Zen 4.
 // The tiles at the edges of images compute results that are not needed.
 bool tiled_sums_pay(const Geometry& g) {
@@ -144,6 +129,100 @@ BatchChunks row_chunks(const Geometry& g, const View& x, const View& dy) {
   return {Pass::weight, g, false, alone};
 }
 
+// A part of the images, and the primitives that sum over it.
+struct SumPart {
+  View dy, x;
+  BatchChunks tiles, chunks;
+};
+
+// sum += the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8.
+void add_sum_of(const SumPart& part, Range samples, float* sum) {
+  constexpr std::int64_t filled = 8, worth_filling = 3;
+  const auto& [dy, x, tiles, chunks] = part;
+  if (tiles.usable()) {
+    add_share(tiles, dy, x, samples, sum);
+    samples = tiles.rest(samples);
+  }
+  const std::int64_t rest = samples.count() % filled;
+  const Range left{samples.last - rest, samples.last};
+  add_share(chunks, dy, x, {samples.first, left.first}, sum);
+  if (rest >= worth_filling) return add_padded(chunks, 1, dy, x, left, sum);
+  add_share(chunks, dy, x, left, sum);
+}
+
+// The parts of a sum; empty if oneDNN lacks a primitive for one.
+std::vector<SumPart> sum_parts(const View& dy, const View& x, const Window& window) {
+  std::vector<SumPart> parts;
+  for_each_part({dy, x, window}, [&](const ConvPart& part) {
+    const Geometry g = part.geometry();
+    parts.push_back({part.dy, part.x, winograd_chunks(g, part.x, part.dy),
+                     BatchChunks(Pass::weight, g, false, together)});
+  });
+  const bool usable = std::all_of(parts.begin(), parts.end(),
+                                  [](const SumPart& part) { return part.chunks.usable(); });
+  return usable ? parts : std::vector<SumPart>();
+}
+
+// The weight gradients of single samples, by the sum over parts of their images.
+class RowsByParts {
+ public:
+  RowsByParts(const View& dy, const View& x, const Window& window) : dy_(dy), x_(x) {
+    for_each_part({dy, x, window}, [&](const ConvPart& part) {
+      const Geometry g = part.geometry();
+      parts_.push_back({part.dy, part.x, BatchChunks(Pass::weight, g, false, {}),
+                        row_chunks(g, part.x, part.dy)});
+    });
+  }
+  bool usable() const {
+    return std::all_of(parts_.begin(), parts_.end(),
+                       [](const SumPart& part) { return part.chunks.usable(); });
+  }
+  // Writes the gradient of one sample, row-major, and its norms unless these are nullptr.
+  void write(std::int64_t n, std::int64_t size, float* row, double* norms) const {
+    std::fill_n(row, size, 0.0F);
+    for (const SumPart& part : parts_) add_part(part, {n, n + 1}, row);
+    if (!norms) return;
+    Images<float> xs(x_, {n, n + 1}), ys(dy_, {n, n + 1});
+    xs.load();
+    ys.load();
+    write_norms(Geometry(x_, dy_, {}), squared_norm(row, size), ys.data(), xs.data(), norms);
+  }
+
+ private:
+  static void add_part(const SumPart& part, Range sample, float* row) {
+    WeightSum sum(part.chunks[0]);
+    part.chunks.for_each_chunk(0, sample, [&](ConvRun& run, Range one) {
+      Images<float> xs(part.x, one), ys(part.dy, one);
+      xs.load();
+      ys.load();
+      sum.take(run, xs.data(), ys.data());
+    });
+    sum.add_to(row);
+  }
+
+  View dy_, x_;
+  std::vector<SumPart> parts_;
+};
+
+// Writes gradients dw of samples and their norms, either of which may be without data, by sums over
+// parts of the images. Returns false, and does nothing, if oneDNN lacks a primitive.
+bool rows_by_parts(const View& dy, const View& x, const Window& window, const View& dw,
+                   const View& norms) {
+  const RowsByParts rows(dy, x, window);
+  if (!rows.usable()) return false;
+  const Geometry g(x, dy, window);
+  const std::int64_t size = g.outputs * g.taps();
+  parallel_for(g.samples, product_grain(g.positions() * size),
+               [&](std::int64_t begin, std::int64_t end) {
+                 const Storage one(float_bytes(size), cpu);
+                 for (std::int64_t n = begin; n < end; ++n) {
+                   float* const row = dw.data ? dw.as<float>() + n * dw.stride[0] : floats(one);
+                   rows.write(n, size, row, norms.data ? norms.as<double>() + 3 * n : nullptr);
+                 }
+               });
+  return true;
+}
+
 // Calls f(row, dy, x, reorder, sample) for each sample: its weight gradient in the primitive's
 // order, and its images, channels-last.
 template <class F>
@@ -177,24 +256,25 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
   if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
-  const BatchChunks tiles = winograd_chunks(g, x, dy), chunks(Pass::weight, g, false, together);
-  if (!chunks.usable()) return CpuBackend::conv_weight(dy, x, window, beta, dw);
-  const std::int64_t parts = std::min<std::int64_t>(g.samples, thread_count()), size = dw.numel();
-  const Storage sums(float_bytes(parts * size), cpu);
-  std::fill_n(floats(sums), parts * size, 0.0F);
-  const std::int64_t work = g.samples / std::max<std::int64_t>(parts, 1) * g.positions() * size;
-  parallel_for(parts, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      const Range share{g.samples * part / parts, g.samples * (part + 1) / parts};
-      float* const sum = floats(sums) + part * size;
-      if (tiles.usable()) add_share(tiles, dy, x, share, sum);
-      add_share(chunks, dy, x, tiles.usable() ? tiles.rest(share) : share, sum);
+  const std::vector<SumPart> parts = sum_parts(dy, x, window);
+  if (parts.empty()) return CpuBackend::conv_weight(dy, x, window, beta, dw);
+  const std::int64_t shares = std::min<std::int64_t>(g.samples, thread_count()), size = dw.numel();
+  const Storage sums(float_bytes(shares * size), cpu);
+  std::fill_n(floats(sums), shares * size, 0.0F);
+  const std::int64_t work = g.samples / std::max<std::int64_t>(shares, 1) * g.positions() * size;
+  parallel_for(shares, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) {
+      const Range share{g.samples * k / shares, g.samples * (k + 1) / shares};
+      float* const sum = floats(sums) + k * size;
+      for (const auto& [part_dy, part_x, tiles, chunks] : parts) {
+        if (tiles.usable()) add_share(tiles, part_dy, part_x, share, sum);
+        add_share(chunks, part_dy, part_x, tiles.usable() ? tiles.rest(share) : share, sum);
+      }
     }
   });
   if (beta == 0) std::fill_n(dw.as<float>(), size, 0.0F);
-  for (std::int64_t part = 0; part < parts; ++part) {
-    add(floats(sums) + part * size, float_bytes(size), dw.as<float>());
-  }
+  for (std::int64_t k = 0; k < shares; ++k)
+    add(floats(sums) + k * size, float_bytes(size), dw.as<float>());
 }
 
 bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
@@ -202,8 +282,8 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
                                         View dw) {
   const Geometry g(x, dy, window);
   if (!suits_onednn({dy, x})) return false;
-  const BatchChunks tiles = winograd_chunks(g, x, dy), chunks(Pass::weight, g, false, together);
-  if (!chunks.usable()) return false;
+  const std::vector<SumPart> parts = sum_parts(dy, x, window);
+  if (parts.empty()) return false;
   const std::int64_t size = dw.numel(),
                      threads = std::min<std::int64_t>(std::ssize(ends), thread_count());
   const Storage sums(static_cast<std::size_t>(threads * size) * sizeof(double), cpu);
@@ -216,7 +296,8 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
     for (const std::int64_t end : ends) {
       const bool ours = first * threads / g.samples == thread && end > first;
       if (ours) {
-        sum_of(tiles, chunks, dy, x, {first, end}, floats(one), size);
+        std::fill_n(floats(one), size, 0.0F);
+        for (const SumPart& part : parts) add_sum_of(part, {first, end}, floats(one));
         add_rounded_to(floats(one), size, spacing, all + thread * size);
       }
       first = end;
@@ -235,8 +316,10 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
   if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
+    const bool in_parts = g.positions() > conv_chain;
+    if (in_parts && rows_by_parts(dy, x, window, dw, norms)) return;
     const BatchChunks chunks = row_chunks(g, x, dy);
-    if (chunks.usable()) {
+    if (!in_parts && chunks.usable()) {
       const auto write = [&](float* row, const float* ys, const float* xs, Reorder& reorder,
                              std::int64_t sample) {
         reorder(row, dw.as<float>() + sample * dw.stride[0]);
@@ -251,8 +334,10 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g)) {
+    const bool in_parts = g.positions() > conv_chain;
+    if (in_parts && rows_by_parts(dy, x, window, {}, y)) return;
     const BatchChunks chunks(Pass::weight, g, false, alone);
-    if (chunks.usable()) {
+    if (!in_parts && chunks.usable()) {
       const auto write = [&](const float* row, const float* ys, const float* xs, auto&,
                              std::int64_t sample) {
         write_row_norms(chunks, g, row, ys, xs, y.as<double>() + 3 * sample);

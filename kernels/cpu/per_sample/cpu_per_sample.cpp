@@ -15,6 +15,7 @@
 #include "kernels/cpu/per_sample/dot.h"
 #include "kernels/cpu/per_sample/row_norms.h"
 #include "kernels/host_device/bf16_split.h"
+#include "kernels/host_device/gemm_blocking.h"
 #include "kernels/host_device/rounded_term.h"
 
 namespace sotto {
@@ -67,13 +68,22 @@ class Grams {
   void multiply(View x, View y, std::int64_t n, A* products) const {
     const Matrix to{products, dtype_of<A>(), x.size[1], y.size[1], y.size[1], 1};
     if constexpr (std::is_same_v<A, T>) {
-      product(matrix(x, n), matrix(y, n).transposed(), false, to);
+      add_chains(matrix(x, n), matrix(y, n), to);
     } else {
       Dense<A> left = slice<A, T>(x, n), right = slice<A, T>(y, n);
       const auto seen = [](Dense<A>& m) {
         return Matrix{m.data(), dtype_of<A>(), m.rows(), m.cols(), m.cols(), 1};
       };
-      product(seen(left), seen(right).transposed(), false, to);
+      add_chains(seen(left), seen(right), to);
+    }
+  }
+
+  // to = x y^T, in chains of at most gram_chain terms: a Gram sum squares the factors, and with
+  // them what rounding takes.
+  static void add_chains(const Matrix& x, const Matrix& y, const Matrix& to) {
+    for (std::int64_t at = 0; at == 0 || at < x.cols; at += gram_chain) {
+      const std::int64_t count = std::min(gram_chain, x.cols - at);
+      product(x.column_block(at, count), y.column_block(at, count).transposed(), at > 0, to);
     }
   }
 
