@@ -225,7 +225,8 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 
 }  // namespace
 
-TEST_CASE("a sample of a random graph is independent of its neighbours", "[gate][random]") {
+TEST_CASE("a sample of a random graph is independent of its neighbours",
+          "[gate][random][engine][simd]") {
   const std::uint64_t first = setting("SOTTO_GRAPH_SEED", 0), count = setting("SOTTO_GRAPHS", 1000);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     INFO("seed " << seed);
