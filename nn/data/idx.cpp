@@ -116,12 +116,13 @@ Beginning read_beginning(const std::string& path, std::int64_t max, const Accept
 
 // Returns the first of the file name's four spellings that exists.
 std::string find_file(const std::string& folder, const std::string& what, int rank) {
-  expect(std::filesystem::is_directory(folder), "mnist: {}: no such folder", folder);
+  using std::filesystem::file_type;
+  expect(file_type_at(folder) == file_type::directory, "mnist: {}: no such folder", folder);
   for (const char* separator : {"-", "."}) {
     for (const char* ending : {"", ".gz"}) {
       const auto path = std::filesystem::path(folder) /
                         fmt::format("{}{}idx{}-ubyte{}", what, separator, rank, ending);
-      if (std::filesystem::exists(path)) return path.string();
+      if (file_type_at(path) != file_type::not_found) return path.string();
     }
   }
   throw SystemFailure(

@@ -34,6 +34,13 @@ InputFile::InputFile(const std::string& path)
       stream_(buffer_.get()),
       reader_(std::make_unique<GzipReader>(stream_, path)) {}
 
+std::filesystem::file_type file_type_at(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+  expect(type != std::filesystem::file_type::none, "read: {}: {}", path.string(), error.message());
+  return type;
+}
+
 std::vector<std::uint8_t> read_all(GzipReader& in, std::size_t max) {
   std::vector<std::uint8_t> bytes;
   while (true) {

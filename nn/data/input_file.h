@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <istream>
 #include <memory>
 #include <span>
@@ -26,6 +27,10 @@ class InputFile {
   std::istream stream_;
   std::unique_ptr<GzipReader> reader_;
 };
+
+// What lies at a path, or file_type::not_found. Throws SystemFailure, with the path, where the
+// system cannot tell, as in a loop of links.
+std::filesystem::file_type file_type_at(const std::filesystem::path& path);
 
 // Reads to the end of the data. Memory grows with the bytes present. Throws SystemFailure, with the
 // name and the limit, for more than `max` bytes.

@@ -123,6 +123,8 @@ int told(const std::string& name, const std::function<int()>& body, int bad_argu
     return tell(name, printable(error.what()), bad_argument);
   } catch (const OutOfMemory& error) {  // a message of several lines, without names of files
     return tell(name, error.what(), failure);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return tell(name, printable(error.path1().string() + ": " + error.code().message()), failure);
   } catch (const std::exception& error) {
     return tell(name, printable(error.what()), failure);
   }

@@ -264,6 +264,9 @@ class Refusals(WithCommands, InFolder):
 
     def test_data_that_are_no_classes(self):
         self.refuse("nowhere", "--data", self.path("nowhere"))
+        os.symlink("loop", self.path("loop"))
+        for task in ("classify", "generate"):
+            self.refuse("loop: Too many levels of symbolic links", "--task", task, "--data", self.path("loop"))
         self.write("one/a.txt", "abc\n" * 100)
         self.refuse("has one class, a", "--data", self.path("one"))
         self.write("empty/a.txt", "\n")

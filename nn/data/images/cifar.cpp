@@ -120,8 +120,9 @@ Dataset read_archive(GzipReader& in, CifarKind kind, bool train, std::int64_t ma
 }
 
 Dataset read_files(const std::string& path, CifarKind kind, bool train, std::int64_t max) {
-  expect(fs::exists(path), "cifar: {}: no such folder or archive", path);
-  if (!fs::is_directory(path)) {
+  const fs::file_type type = file_type_at(path);
+  expect(type != fs::file_type::not_found, "cifar: {}: no such folder or archive", path);
+  if (type != fs::file_type::directory) {
     InputFile file(path);
     return read_archive(file.reader(), kind, train, max);
   }
@@ -130,7 +131,9 @@ Dataset read_files(const std::string& path, CifarKind kind, bool train, std::int
     if (records.full()) break;
     const fs::path plain = fs::path(path) / name;
     const fs::path packed = plain.string() + ".gz";
-    InputFile file((fs::exists(packed) && !fs::exists(plain) ? packed : plain).string());
+    const bool is_plain = file_type_at(plain) != fs::file_type::not_found;
+    const bool is_packed = !is_plain && file_type_at(packed) != fs::file_type::not_found;
+    InputFile file((is_packed ? packed : plain).string());
     records.read(file.reader());
   }
   return records.data();

@@ -53,6 +53,7 @@ struct Piece {
   std::string error;  // thrown after the records
   bool last = false;
   char delimiter = ',';
+  std::int64_t preamble_lines = 0;
 };
 
 // Owns libcsv's parser. It calls on_field and on_row, which write to the piece.
@@ -102,7 +103,8 @@ class Parser {
     const std::size_t end = end_mark(text_);
     if (!piece.last && text_.size() - end <= max_held_bytes) held_ = text_.substr(end);
     if (piece.last || !held_.empty()) text_.resize(end);
-    piece.delimiter = csv_get_delim(&csv_);
+    piece.delimiter = static_cast<char>(csv_get_delim(&csv_));
+    piece.preamble_lines = preamble_lines_;
     const std::string_view text = text_;
     // The callbacks are called from C, where an exception would not clean up.
     piece.text.reserve(piece.text.size() + csv_.entry_pos + text.size());
@@ -125,6 +127,7 @@ class Parser {
     const CsvPreamble preamble = csv_preamble(beginning, options_.delimiter);
     csv_set_delim(&csv_, static_cast<unsigned char>(preamble.delimiter));
     comments_ = preamble.comments;
+    preamble_lines_ = preamble.lines;
     line_ = record_line_ = 1 + preamble.lines;
     beginning.erase(0, preamble.bytes);
   }
@@ -247,7 +250,7 @@ class Parser {
   bool first_ = true;
   bool quotes_ = false;  // whether there has been one: else no field has a line end
   bool after_cr_ = false;
-  std::int64_t line_ = 1, record_line_ = 1;
+  std::int64_t preamble_lines_ = 0, line_ = 1, record_line_ = 1;
   std::size_t fields_ = 0;      // of the first record
   std::size_t row_fields_ = 0;  // of the others
   bool header_ends_empty_ = false;
@@ -321,6 +324,8 @@ std::span<const std::string_view> CsvReader::fields() const { return state_->fie
 const std::string& CsvReader::name() const { return state_->name; }
 
 char CsvReader::delimiter() const { return state_->piece->delimiter; }
+
+std::int64_t CsvReader::preamble_lines() const { return state_->piece->preamble_lines; }
 
 std::int64_t CsvReader::line() const {
   return state_->at == 0 ? 0 : state_->piece->records[state_->at - 1].line;

@@ -52,6 +52,8 @@ class CsvReader {
   // The delimiter of the records so far: the file's first line may say another one than the
   // options.
   char delimiter() const;
+  // The number of the file's first lines that are comments or say the delimiter.
+  std::int64_t preamble_lines() const;
 
  private:
   struct State;

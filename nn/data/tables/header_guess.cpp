@@ -48,6 +48,11 @@ bool is_amount(std::string_view text) {
          });
 }
 
+bool is_truth(std::string_view text) {
+  return text.size() <= 5 &&
+         (in_small_letters(text) == "true" || in_small_letters(text) == "false");
+}
+
 // With a letter, perhaps behind a mark as in 'x', %fat or #chrom.
 bool begins_as_name(std::string_view text) {
   if (text.size() > 1 && std::string_view("'`#%$[").find(text[0]) != text.npos)
@@ -66,7 +71,7 @@ std::string listed(const std::vector<std::size_t>& columns) {
 }
 
 // Numbers in the first record that could be names all the same: years, or 0, 1, 2 and so on, as
-// pandas numbers columns, or other steps of one size.
+// pandas numbers columns, other steps of one size, or all beyond the numbers below.
 struct NumberNames {
   bool likely = false;  // years in succession, above other numbers
   bool possible = false;
@@ -74,9 +79,11 @@ struct NumberNames {
 
 NumberNames number_names(std::span<const ColumnBelow> columns) {
   constexpr double first_year = 1900, last_year = 2100;
-  constexpr std::size_t many = 4;
+  constexpr std::size_t many = 3;
+  constexpr double rare = 0.01;
   std::vector<double> x;
   bool years = true, years_below = true, in_range = false;
+  double chance = 1;  // that values of any row are beyond those of all others
   for (const ColumnBelow& column : columns) {
     if (!column.first_number()) continue;
     x.push_back(*column.first_number());
@@ -85,6 +92,7 @@ NumberNames number_names(std::span<const ColumnBelow> columns) {
     years_below =
         years_below && column.min() >= first_year - 100 && column.max() <= last_year + 100;
     in_range = in_range || column.first_in_range();
+    if (column.is_of_numbers()) chance *= 2 / (static_cast<double>(column.values()) + 1);
   }
   if (x.empty()) return {};
   const double step = x.size() > 1 ? x[1] - x[0] : 0;
@@ -93,8 +101,9 @@ NumberNames number_names(std::span<const ColumnBelow> columns) {
     steps = steps && std::abs(x[k] - x[k - 1] - step) <= 1e-9 * std::abs(x[k]);
   years = years && !(years_below && (in_range || x.size() > 1));
   const bool counting = steps && step == 1 && (x[0] == 0 || x[0] == 1);
-  return {.likely = years && steps && !in_range,
-          .possible = years || counting || (steps && x.size() >= many)};
+  return {
+      .likely = years && steps && !in_range,
+      .possible = years || counting || (steps && x.size() >= many) || (!in_range && chance < rare)};
 }
 
 // What speaks for names, and against: the columns.
@@ -133,7 +142,9 @@ bool stands_for_missing(std::string_view text) {
   constexpr std::array<std::string_view, 18> texts{
       "",    "?",    "na",      "n/a",     "n.a.",          "nan", "#n/a", "<na>", "null",
       "nil", "none", "unknown", "missing", "not available", "-",   "--",   ".",    "*"};
-  const std::string small = in_small_letters(text.substr(0, 20));
+  constexpr std::size_t longest = 13;
+  if (text.size() > longest) return false;
+  const std::string small = in_small_letters(text);
   return std::find(texts.begin(), texts.end(), small) != texts.end();
 }
 
@@ -148,6 +159,7 @@ void ColumnBelow::take(std::string_view text) {
   ++values_;
   numbers_ += x ? 1 : 0;
   amounts_ += x || is_amount(text) ? 1 : 0;
+  truths_ += is_truth(text) ? 1 : 0;
   min_ = std::min(min_, x.value_or(min_));
   max_ = std::max(max_, x.value_or(max_));
   const auto found = texts_.find(text);
@@ -163,7 +175,7 @@ int ColumnBelow::sign() const {
   if (stands_for_missing(first_)) return recurs_ ? -1 : 0;
   if (first_number_) return all(numbers_) ? -1 : 0;
   if (!begins_as_name(first_)) return 0;
-  if (all(numbers_)) return 1;
+  if (all(numbers_) || (all(truths_) && !is_truth(first_))) return 1;
   return all(amounts_) && std::none_of(first_.begin(), first_.end(), is_digit) ? 1 : 0;
 }
 

@@ -35,6 +35,8 @@ class ColumnBelow {
   // Whether the first field and all values below are numbers.
   bool is_of_numbers() const { return first_number_ && all(numbers_); }
   bool has_texts() const { return values_ > 0 && !all(numbers_); }
+  // The number of values below that are not missing.
+  std::int64_t values() const { return values_; }
   bool first_recurs() const { return recurs_; }
   const std::optional<double>& first_number() const { return first_number_; }
   bool first_in_range() const { return min_ <= *first_number_ && *first_number_ <= max_; }
@@ -49,6 +51,7 @@ class ColumnBelow {
   std::int64_t values_ = 0;   // that are not missing
   std::int64_t numbers_ = 0;  // of them
   std::int64_t amounts_ = 0;  // of them: numbers, dates, and others that are digits above all
+  std::int64_t truths_ = 0;   // of them: true and false
   bool counts_ = true;        // whether the values are 0, 1, 2 and so on, or 1, 2, 3
   bool recurs_ = false;       // whether the first field occurs below
   double min_ = std::numeric_limits<double>::infinity(), max_ = -min_;

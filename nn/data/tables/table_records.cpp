@@ -62,15 +62,22 @@ void TableRecords::take_first() {
     throw SystemFailure(fmt::format("csv: {}: line {}: {} fields, but {} in the first record",
                                     name(), csv_->line(), row_fields_, first_fields_));
   take_first_ = true;
+  if (first_fields_ == 1) before_ = first_line_ - 1 - csv_->preamble_lines();
 }
 
 bool TableRecords::next() {
-  is_first_ = std::exchange(take_first_, false);
-  if (is_first_) {
+  if (before_ > 0) {
+    line_ = first_line_ - before_--;
+    fields_.assign(1, {});
+    return true;
+  }
+  if (std::exchange(take_first_, false)) {
+    line_ = first_line_;
     fields_.assign(first_.begin(), first_.end());
     return true;
   }
   if (!std::exchange(ahead_, false) && !csv_->next()) return false;
+  line_ = csv_->line();
   fields_.assign(csv_->fields().begin(), csv_->fields().end());
   // Else it would be names of rows after all, and the first row lacked its last value.
   if (ends_empty_ && !fields_.back().empty())

@@ -36,8 +36,8 @@ class TableRecords {
   const std::vector<std::string>& first() const { return first_; }
   // The line in which it begins, from 1.
   std::int64_t first_line() const { return first_line_; }
-  // Makes the first record a row, the next one. Throws SystemFailure if the rows have other numbers
-  // of fields.
+  // Makes the first record a row, the next one; in a table of one column empty lines before it are
+  // rows, too. Throws SystemFailure if the rows have other numbers of fields.
   void take_first();
 
   // Moves to the next row, or returns false at the end of the file.
@@ -45,17 +45,18 @@ class TableRecords {
   // The fields of the row; valid until next(). As many as the first record's.
   std::span<const std::string_view> fields() const { return fields_; }
   // The line in which the row begins, from 1.
-  std::int64_t line() const { return is_first_ ? first_line_ : csv_->line(); }
+  std::int64_t line() const { return line_; }
   const std::string& name() const { return csv_->name(); }
   char delimiter() const { return csv_->delimiter(); }
 
  private:
   std::unique_ptr<CsvReader> csv_;
   std::vector<std::string> first_;
-  std::int64_t first_line_ = 0;
+  std::int64_t first_line_ = 0, line_ = 0;
+  std::int64_t before_ = 0;  // empty lines before the first record that are rows
   std::size_t first_fields_ = 0, row_fields_ = 0;
   bool ends_empty_ = false;  // whether a delimiter ends each row, and not the header
-  bool take_first_ = false, is_first_ = false;
+  bool take_first_ = false;
   bool ahead_ = false;  // whether csv_ is at the next row already
   std::vector<std::string_view> fields_;
 };

@@ -267,6 +267,10 @@ TEST_CASE("a missing file or folder is named") {
   folder.write("train-images-idx3-ubyte", images(1));
   CHECK(throws<SystemFailure>([&] { read_mnist(folder.path(), true); }, "train-labels"));
   CHECK_THROWS_AS(read_idx(folder.path()), SystemFailure);
+  const std::string loop = folder.path() + "/loop";
+  std::filesystem::create_symlink("loop", loop);
+  CHECK(throws<SystemFailure>([&] { read_mnist(loop, true); },
+                              "read: " + loop + ": Too many levels of symbolic links"));
 }
 
 TEST_CASE("MNIST has its published counts, mean and deviation") {

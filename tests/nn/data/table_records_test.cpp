@@ -86,8 +86,20 @@ TEST_CASE("the first record is a row if asked, with the line where it begins") {
     CHECK(throws<SystemFailure>([&] { read(ragged, true); }, "t.csv: line 2: "));
 }
 
-TEST_CASE(
-    "rows that do not fit are refused, where names of rows were taken for ends of lines, too") {
+TEST_CASE("empty lines before the first row of one column are rows, and before names none") {
+  for (const char* preamble : {"", "# x\n", "sep=,\n"}) {
+    const std::string file = std::string(preamble) + "\n \n1\n\n2\n";
+    CHECK(read(file, true).second == std::vector<Texts>{{""}, {""}, {"1"}, {""}, {"2"}});
+    CHECK(read(file).second == std::vector<Texts>{{""}, {"2"}});
+  }
+  CHECK(read("\n\n1,2\n\n3,4\n", true).second == std::vector<Texts>{{"1", "2"}, {"3", "4"}});
+  Opened opened("\n\n1\n");
+  opened.records.take_first();
+  for (const std::int64_t line : {1, 2, 3})
+    CHECK((opened.records.next() && opened.records.line() == line));
+}
+
+TEST_CASE("rows that do not fit are refused, also after names of rows taken for ends of lines") {
   CHECK(throws<SystemFailure>([] { read("a,b\nr1,2,\nr2,4,5\n"); },
                               "csv: t.csv: line 3: 3 fields, but 2 in the header"));
   Opened opened("a,b\n1\n");

@@ -77,6 +77,10 @@ TEST_CASE("a folder's batches are read in their order, and no more than asked") 
   CHECK(throws<SystemFailure>([&] { read_cifar100(folder.path(), true); }, "train.bin"));
   CHECK(throws<SystemFailure>([] { read_cifar10("/nowhere", true); },
                               "/nowhere: no such folder or archive"));
+  const std::string loop = folder.path("loop");
+  std::filesystem::create_symlink("loop", loop);
+  CHECK(throws<SystemFailure>([&] { read_cifar10(loop, true); },
+                              "read: " + loop + ": Too many levels of symbolic links"));
 }
 
 TEST_CASE("an archive is read as the folder in it, in the order of the batches") {
