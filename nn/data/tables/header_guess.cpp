@@ -71,7 +71,8 @@ std::string listed(const std::vector<std::size_t>& columns) {
 }
 
 // Numbers in the first record that could be names all the same: years, or 0, 1, 2 and so on, as
-// pandas numbers columns, other steps of one size, or all beyond the numbers below.
+// pandas numbers columns, other steps of one size, many that rise, all beyond the numbers below, or
+// any beside a first column that is empty here alone, as above names of rows.
 struct NumberNames {
   bool likely = false;  // years in succession, above other numbers
   bool possible = false;
@@ -79,7 +80,7 @@ struct NumberNames {
 
 NumberNames number_names(std::span<const ColumnBelow> columns) {
   constexpr double first_year = 1900, last_year = 2100;
-  constexpr std::size_t many = 3;
+  constexpr std::size_t many = 3, most = 4;
   constexpr double rare = 0.01;
   std::vector<double> x;
   bool years = true, years_below = true, in_range = false;
@@ -96,14 +97,17 @@ NumberNames number_names(std::span<const ColumnBelow> columns) {
   }
   if (x.empty()) return {};
   const double step = x.size() > 1 ? x[1] - x[0] : 0;
-  bool steps = step > 0;
-  for (std::size_t k = 1; k < x.size(); ++k)
+  bool steps = step > 0, rises = step > 0;
+  for (std::size_t k = 1; k < x.size(); ++k) {
     steps = steps && std::abs(x[k] - x[k - 1] - step) <= 1e-9 * std::abs(x[k]);
+    rises = rises && x[k] > x[k - 1];
+  }
   years = years && !(years_below && (in_range || x.size() > 1));
   const bool counting = steps && step == 1 && (x[0] == 0 || x[0] == 1);
-  return {
-      .likely = years && steps && !in_range,
-      .possible = years || counting || (steps && x.size() >= many) || (!in_range && chance < rare)};
+  return {.likely = years && steps && !in_range,
+          .possible = years || counting || (steps && x.size() >= many) ||
+                      (rises && x.size() > most) || (!in_range && chance < rare) ||
+                      columns[0].is_unnamed()};
 }
 
 // What speaks for names, and against: the columns.
@@ -153,7 +157,10 @@ ColumnBelow::ColumnBelow(std::string first)
 
 void ColumnBelow::take(std::string_view text) {
   if (!text.empty() && text == first_) recurs_ = true;
-  if (stands_for_missing(text)) return;
+  if (stands_for_missing(text)) {
+    missing_ = true;
+    return;
+  }
   const std::optional<double> x = parse_number(text);
   counts_ = counts_ && x && (values_ == 0 ? *x == 0 || *x == 1 : *x == max_ + 1);
   ++values_;

@@ -32,6 +32,8 @@ class ColumnBelow {
   // Whether it has texts below alone, some of which occur often, and none once alone, and another
   // first field.
   bool has_categories_without_first() const;
+  // Whether the first field is empty, and none below.
+  bool is_unnamed() const { return first_.empty() && values_ > 1 && !missing_; }
   // Whether the first field and all values below are numbers.
   bool is_of_numbers() const { return first_number_ && all(numbers_); }
   bool has_texts() const { return values_ > 0 && !all(numbers_); }
@@ -53,6 +55,7 @@ class ColumnBelow {
   std::int64_t amounts_ = 0;  // of them: numbers, dates, and others that are digits above all
   std::int64_t truths_ = 0;   // of them: true and false
   bool counts_ = true;        // whether the values are 0, 1, 2 and so on, or 1, 2, 3
+  bool missing_ = false;      // whether a value below is
   bool recurs_ = false;       // whether the first field occurs below
   double min_ = std::numeric_limits<double>::infinity(), max_ = -min_;
   std::map<std::string, std::int64_t, std::less<>> texts_;  // how often; some of them, if many

@@ -140,7 +140,7 @@ const std::vector<FirstLine> first_lines{
      {no, no, no, unclear, unclear, unclear, no}},
     {"a row whose first field is empty",
      [](const Body& b) { return row_with(b, 0, ""); },
-     {no, no, no, unclear, unclear, unclear, unclear}},
+     {no, unclear, no, unclear, unclear, unclear, unclear}},
     {"a row with a word for a missing value",
      [](const Body& b) { return row_with(b, 0, "unknown"); },
      {no, no, no, unclear, unclear, unclear, unclear}},
@@ -237,7 +237,7 @@ TEST_CASE("a table is read by its schema whichever header it has, and each row i
   const TemporaryFolder folder;
   for (const Body& body : bodies) {
     for (const FirstLine& line : first_lines) {
-      for (const auto& [form, write] : forms) {
+      for (const auto& [form, write] : {forms.front(), forms.back()}) {
         const Table t = table(body, line, 30);
         CAPTURE(body.what, line.what, form);
         const std::string path = new_file(folder, write(t.text));
@@ -280,6 +280,9 @@ TEST_CASE("numbers of the first line are names where they may be years or count 
       {"4,3,2,1\n" + rows("{0}.5,{1},{1},{0}\n"), no},
       {"a,7,13\n" + rows("b{0},{1},{0}\n"), no},
       {"a,0.1,0.5,0.9\n" + rows("b{0},0.{0},0.{0},0.{1}\n"), unclear},
+      {",16.5,17,18,17.5\n" + rows("b{0},{1},{0},{1},{0}\n"), unclear},
+      {",11.5,2,12,1.5\n,10,2,13,4\n" + rows("b{0},{1},{0},{1},{0}\n"), no},
+      {"a,1,1.25,2,3,7\n" + rows("b{0},{1},{0},{1},{0},{0}\n"), unclear},
       {"a,700,13\n" + rows("b{0},{1},{0}\n") + rows("c{0},{1},{0}\n"), no},
       {"a,700,-13\n" + rows("b{0},{1},{0}\n") + rows("c{0},{1},{0}\n") + rows("d{0},{1},{0}\n") +
            rows("e{0},{1},{0}\n"),
