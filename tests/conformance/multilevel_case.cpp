@@ -155,7 +155,10 @@ Var Optimisation::loss(const Json& problem, Pass& pass) {
 double first_upper_loss(const Case& c, const std::string& name, std::int64_t element, double by) {
   Optimisation run(c, Dtype::f64);
   const std::string top = name.substr(0, name.find('.'));
-  run.parameter(name).value.data<double>()[element] += by;
+  Tensor& value = run.parameter(name).value;
+  const Tensor moved = clone(value.to(cpu));
+  moved.data<double>()[element] += by;
+  value = moved.to(value.device());
   std::optional<double> loss;
   const Levels* levels = nullptr;
   for (Problem& problem : run.problems()) {
