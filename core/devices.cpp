@@ -8,6 +8,7 @@
 
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
+#include "core/io/utf8.h"
 
 namespace sotto {
 
@@ -54,9 +55,9 @@ Device parse_device(std::string_view name) {
   const char* const end = number.data() + number.size();
   const bool known = name.starts_with(kind) && number.starts_with(':') &&
                      std::from_chars(number.data() + 1, end, index).ptr == end && index >= 0;
-  check(known, "device: \"{}\" is none of cpu, cuda and cuda:N", name);
+  check(known, "device: \"{}\" is none of cpu, cuda and cuda:N", excerpt(name));
   const auto count = static_cast<int>(cuda_runtime().devices().size());
-  check(index < count, "device: {}, but there are {} GPUs", name, count);
+  check(index < count, "device: {}, but there are {} GPUs", excerpt(name), count);
   return {DeviceKind::cuda, index};
 }
 

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 
 namespace sotto {
 
@@ -60,7 +62,7 @@ class Fields {
   }
   void end() const {
     check(read_ == object_.size(), "event: {} fields, of which {} are known: {}", object_.size(),
-          read_, object_.dump());
+          read_, excerpt(object_.dump()));
   }
 
  private:
@@ -78,7 +80,7 @@ class Fields {
 Sampling parse_sampling(const std::string& name) {
   const auto known =
       std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.name == name; });
-  check(known != kinds.end(), "event: unknown sampling: {}", name);
+  check(known != kinds.end(), "event: unknown sampling: {}", excerpt(name));
   return known->sampling;
 }
 
@@ -121,10 +123,11 @@ std::string to_json(const Event& event) {
 }
 
 Event event_from_json(const std::string& text) {
+  check(!nested_deeper(text, 1), "event: nested: {}", excerpt(text));
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
-  check(object.is_object(), "event: not an object: {}", text);
+  check(object.is_object(), "event: not an object: {}", excerpt(text));
   Fields fields(object);
-  check(fields.word("mechanism") == mechanism_name, "event: unknown mechanism: {}", text);
+  check(fields.word("mechanism") == mechanism_name, "event: unknown mechanism: {}", excerpt(text));
   Event event{.noise_multiplier = fields.number("noise_multiplier"),
               .sampling = parse_sampling(fields.word("sampling")),
               .sampling_rate = fields.number("sampling_rate")};

@@ -12,6 +12,7 @@
 
 #include "core/io/atomic_file.h"
 #include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 #include "core/io/xxh64.h"
 
 namespace sotto {
@@ -56,7 +57,7 @@ struct Context {
           fmt::format("safetensors: {}: {}", text, fmt::format(what, std::forward<Args>(args)...)));
     }
   }
-  Context tensor(const std::string& name) const { return {text + ": tensor " + name}; }
+  Context tensor(const std::string& name) const { return {text + ": tensor " + excerpt(name)}; }
 };
 
 json parse_header(std::string_view text, const Context& context) {
@@ -72,7 +73,7 @@ std::vector<std::int64_t> integers(const json& list, const char* what, const Con
   std::vector<std::int64_t> values;
   for (const json& item : list) {
     context.check(item.is_number_unsigned() && item.get<std::uint64_t>() <= INT64_MAX,
-                  "{} holds {}, not an integer from 0 to 2^63 - 1", what, item.dump());
+                  "{} holds {}, not an integer from 0 to 2^63 - 1", what, excerpt(item.dump()));
     values.push_back(item.get<std::int64_t>());
   }
   return values;
@@ -84,7 +85,8 @@ Dtype parse_dtype(const json& value, const Context& context) {
   const auto* const found = std::find_if(std::begin(type_names), std::end(type_names),
                                          [&](const TypeName& t) { return t.text == text; });
   context.check(found != std::end(type_names),
-                "dtype {} is not supported, only F64, F32, F16, BF16, I64, I32, U8 and BOOL", text);
+                "dtype {} is not supported, only F64, F32, F16, BF16, I64, I32, U8 and BOOL",
+                excerpt(text));
   return found->dtype;
 }
 

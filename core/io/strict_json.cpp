@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/io/utf8.h"
 
 namespace sotto {
 
@@ -30,7 +31,7 @@ class Guard : public json::json_sax_t {
   bool end_array() override { return leave(); }
   bool key(string_t& key) override {
     auto& keys = keys_.back();
-    check(keys.insert(key).second, "{}: the key {} occurs twice", where_, key);
+    check(keys.insert(key).second, "{}: the key {} occurs twice", where_, excerpt(key));
     check(keys.size() <= limits_.max_entries, "{} has more than {} entries", where_,
           limits_.max_entries);
     return true;
@@ -68,8 +69,25 @@ json parse_json_object(std::string_view text, const std::string& where, const Js
     check(object.is_object(), "{} is not a JSON object", where);
     return object;
   } catch (const json::exception& error) {
-    fail(fmt::format("{} is not JSON: {}", where, error.what()));
+    constexpr std::size_t max = 300;  // the error quotes what was read last
+    fail(fmt::format("{} is not JSON: {}", where, excerpt(error.what(), max)));
   }
+}
+
+bool nested_deeper(std::string_view text, std::size_t depth) {
+  std::size_t open = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      at += c == '\\' ? 1 : 0;
+      continue;
+    }
+    if ((c == '[' || c == '{') && ++open > depth) return true;
+    if ((c == ']' || c == '}') && open > 0) --open;
+  }
+  return false;
 }
 
 }  // namespace sotto

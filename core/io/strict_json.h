@@ -21,4 +21,8 @@ struct JsonLimits {
 nlohmann::json parse_json_object(std::string_view text, const std::string& where,
                                  const JsonLimits& limits);
 
+// Returns whether the text, JSON or not, opens more objects and lists within each other than
+// `depth`. Copies of nested JSON and its text call themselves: for what is deep, the stack ends.
+bool nested_deeper(std::string_view text, std::size_t depth);
+
 }  // namespace sotto

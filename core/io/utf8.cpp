@@ -91,4 +91,9 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string excerpt(std::string_view text, std::size_t max) {
+  if (text.size() <= max) return printable(text);
+  return fmt::format("{}... ({} bytes)", printable(text.substr(0, max)), text.size());
+}
+
 }  // namespace sotto

@@ -31,4 +31,8 @@ bool valid_utf8(std::string_view text);
 // terminal's display, and invalid bytes become \x0a, \x1b, \xff.
 std::string printable(std::string_view text);
 
+// The same, of a text above `max` bytes its beginning and its length: how messages quote their
+// input, which may be of any length.
+std::string excerpt(std::string_view text, std::size_t max = 100);
+
 }  // namespace sotto

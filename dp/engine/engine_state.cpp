@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 #include "dp/event.h"
 
 namespace sotto {
@@ -22,7 +24,7 @@ T field(const Json& object, const char* name) {
   try {
     return found->get<T>();
   } catch (const Json::exception&) {
-    fail(fmt::format("engine state: {} is {}", name, found->dump()));
+    fail(fmt::format("engine state: {} is {}", name, excerpt(found->dump())));
   }
 }
 
@@ -71,6 +73,9 @@ std::map<std::string, Tensor> mechanism_state(const TensorFile& file) {
 Json parsed(const TensorFile& file) {
   const auto entry = file.metadata.find(key);
   check(entry != file.metadata.end(), "engine state: the metadata has no {}", key);
+  constexpr std::size_t deepest = 8;
+  check(!nested_deeper(entry->second, deepest), "engine state: {} is nested more than {} deep", key,
+        deepest);
   Json object = Json::parse(entry->second, nullptr, false);
   check(object.is_object(), "engine state: {} is not an object", key);
   return object;

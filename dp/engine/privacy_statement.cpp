@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 #include "core/join.h"
 #include "dp/accounting/budget.h"
 #include "dp/clipping/clipper.h"
@@ -197,6 +199,8 @@ std::string to_json(const PrivacyStatement& s) {
 
 PrivacyStatement statement_from_json(const std::string& text) {
   try {
+    constexpr std::size_t deepest = 2;
+    check(!nested_deeper(text, deepest), "privacy statement: nested more than {} deep", deepest);
     const auto json = nlohmann::json::parse(text);
     const auto& epsilon = json.at("epsilon");
     PrivacyStatement s;
@@ -223,7 +227,7 @@ PrivacyStatement statement_from_json(const std::string& text) {
     if (!json.at("epsilon_planned").is_null()) s.epsilon_planned = json.at("epsilon_planned");
     return s;
   } catch (const nlohmann::json::exception& error) {
-    fail(fmt::format("privacy statement: {}", error.what()));
+    fail(fmt::format("privacy statement: {}", excerpt(error.what())));
   }
 }
 

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 
 namespace sotto {
 
@@ -23,7 +25,7 @@ std::string digits(const nlohmann::json& object, const char* key, std::size_t si
   check(field != object.end() && field->is_string(), "ledger position: {} is not a string", key);
   const auto text = field->get<std::string>();
   check(text.size() == size && text.find_first_not_of("0123456789abcdef") == std::string::npos,
-        "ledger position: {} is not {} hexadecimal digits: {}", key, size, text);
+        "ledger position: {} is not {} hexadecimal digits: {}", key, size, excerpt(text));
   return text;
 }
 
@@ -38,8 +40,9 @@ std::string to_json(const LedgerPosition& mark) {
 
 LedgerPosition ledger_position_from_json(const std::string& text) {
   constexpr std::size_t fields = 6, id_digits = 32, checksum_digits = 64;
+  check(!nested_deeper(text, 1), "ledger position: nested: {}", excerpt(text));
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
-  check(object.is_object(), "ledger position: not an object: {}", text);
+  check(object.is_object(), "ledger position: not an object: {}", excerpt(text));
   check(object.size() == fields, "ledger position: {} fields instead of {}", object.size(), fields);
   return {.ledger = digits(object, "ledger", id_digits),
           .run = digits(object, "run", id_digits),

@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/io/sha256.h"
+#include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 
 namespace sotto {
 
@@ -44,7 +46,7 @@ NeighboringRelation parse_relation(const std::string& text) {
        {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
     if (text == relation_text(relation)) return relation;
   }
-  fail("unknown relation: " + text);
+  fail("unknown relation: " + excerpt(text));
 }
 
 void check_fields(const Json& object, std::size_t fields) {
@@ -122,13 +124,20 @@ std::string checksum_after(const std::string& before, const std::string& body) {
   return sha256(before + body);
 }
 
+// A line without its end.
+std::string body_of(const std::string& line) {
+  const std::size_t end = line_end(std::string(checksum_digits, '0')).size();
+  return line.substr(0, line.size() - std::min(end, line.size()));
+}
+
 // Appends a line without its newline. Throws std::invalid_argument when it does not follow the
 // lines before it.
 void take(LedgerText& text, const std::string& line) {
+  constexpr std::size_t deepest = 4;  // a line, its plan, an entry, the entry's event
+  check(!nested_deeper(line, deepest), "nested more than {} deep", deepest);
   const Json object = Json::parse(line, nullptr, false);
   check(object.is_object(), "not an object");
-  const std::size_t end = line_end(std::string(checksum_digits, '0')).size();
-  const std::string body = line.substr(0, line.size() - std::min(end, line.size()));
+  const std::string body = body_of(line);
   if (text.lines == 0) check(object.contains("sotto_ledger"), "not a ledger");
   const std::string checksum = checksum_after(text.checksum, body);
   check(line == body + line_end(checksum),
@@ -249,6 +258,18 @@ std::string not_private_line(const LedgerRun& run, const std::string& reason) {
 }
 
 std::string line_end(const std::string& checksum) { return ",\"chain\":\"" + checksum + "\"}"; }
+
+std::string stated_checksum(const std::string& line) {
+  const std::string end = line.substr(body_of(line).size());
+  const std::size_t quote = line_end("").find("\"}");
+  const std::string checksum = end.substr(std::min(quote, end.size()), checksum_digits);
+  return end == line_end(checksum) ? checksum : "";
+}
+
+bool follows(const std::string& before, const std::string& line) {
+  const std::string body = body_of(line);
+  return line.substr(body.size()) == line_end(checksum_after(before, body));
+}
 
 std::string add_line(LedgerText& text, const std::string& line) {
   const std::string body = line.substr(0, line.size() - 1);  // all but the last brace

@@ -52,6 +52,11 @@ std::string add_line(LedgerText& text, const std::string& line);
 
 // The end of a line with this checksum, without its newline.
 std::string line_end(const std::string& checksum);
+// The checksum that a line without its newline ends with, right or wrong; empty if with none.
+std::string stated_checksum(const std::string& line);
+// Returns whether that is the line's checksum behind a line with the checksum `before`, or as the
+// first line if that is empty.
+bool follows(const std::string& before, const std::string& line);
 
 // The relation as written in the header.
 const char* relation_text(NeighboringRelation relation);

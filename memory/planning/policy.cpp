@@ -9,6 +9,7 @@
 #include "autograd/precision.h"
 #include "core/allocator/allocator.h"
 #include "core/error.h"
+#include "core/io/utf8.h"
 
 namespace sotto::memory {
 
@@ -56,9 +57,9 @@ std::size_t parse_bytes(const std::string& text) {
     return std::string_view(known.name) == std::string_view(name, end);
   });
   check(error == std::errc() && unit != std::end(units),
-        "bytes: \"{}\" is not a number of bytes such as 800MB or 2GiB", text);
+        "bytes: \"{}\" is not a number of bytes such as 800MB or 2GiB", excerpt(text));
   const double bytes = std::floor(number * unit->bytes);
-  check(bytes >= 1 && bytes <= max_bytes, "bytes: {} is not from 1 byte to 2^62", text);
+  check(bytes >= 1 && bytes <= max_bytes, "bytes: {} is not from 1 byte to 2^62", excerpt(text));
   return static_cast<std::size_t>(bytes);
 }
 

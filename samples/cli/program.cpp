@@ -28,6 +28,9 @@ namespace sotto::samples {
 
 namespace {
 
+// A message may list many problems; one that quotes long input is cut.
+constexpr std::size_t longest_message = 4000;
+
 // Larger counts are mistakes, and their sums could overflow.
 constexpr std::int64_t max_samples = std::int64_t{1} << 40;
 
@@ -120,13 +123,13 @@ int told(const std::string& name, const std::function<int()>& body, int bad_argu
   } catch (const RankFailure&) {
     return failure;
   } catch (const std::invalid_argument& error) {
-    return tell(name, printable(error.what()), bad_argument);
+    return tell(name, excerpt(error.what(), longest_message), bad_argument);
   } catch (const OutOfMemory& error) {  // a message of several lines, without names of files
     return tell(name, error.what(), failure);
   } catch (const std::filesystem::filesystem_error& error) {
     return tell(name, printable(error.path1().string() + ": " + error.code().message()), failure);
   } catch (const std::exception& error) {
-    return tell(name, printable(error.what()), failure);
+    return tell(name, excerpt(error.what(), longest_message), failure);
   }
 }
 

@@ -52,8 +52,7 @@ bool is_too_large(std::string_view text) {
 
 std::string shown(std::string_view text) {
   constexpr std::size_t max = 60;
-  if (text.size() <= max) return fmt::format("'{}'", printable(text));
-  return fmt::format("'{}...' ({} bytes)", printable(text.substr(0, max)), text.size());
+  return fmt::format("'{}'", excerpt(text, max));
 }
 
 }  // namespace sotto

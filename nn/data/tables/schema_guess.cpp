@@ -184,7 +184,7 @@ std::string label_column(const Values& values, TableColumn& column) {
         values.min, values.max);
   }
   check(values.texts.size() >= 2 && values.texts.size() <= max_categories,
-        "schema: the label {} has {} classes", printable(values.name),
+        "schema: the label {} has {} classes", excerpt(values.name),
         values.texts.size() > max_categories ? fmt::format("more than {}", max_categories)
                                              : fmt::format("{}", values.texts.size()));
   take_categories(values, column);

@@ -53,10 +53,10 @@ void validate_categories(const TableColumn& column, const std::string& missing,
         "{}: a label is neither missing nor of another class", where);
   std::set<std::string> texts;
   const auto take = [&](const std::string& text) {
-    check(valid_utf8(text), "{}: the category {} is not UTF-8", where, printable(text));
+    check(valid_utf8(text), "{}: the category {} is not UTF-8", where, excerpt(text));
     check(!text.empty() && text != missing, "{}: the category '{}' is the text of missing values",
-          where, text);
-    check(texts.insert(text).second, "{}: the category {} occurs twice", where, text);
+          where, excerpt(text));
+    check(texts.insert(text).second, "{}: the category {} occurs twice", where, excerpt(text));
   };
   for (const Category& category : column.categories) {
     take(category.name);
@@ -111,13 +111,13 @@ void TableSchema::validate(const std::string& where) const {
   check(delimiter > 0 && delimiter != '"' && delimiter != '\n' && delimiter != '\r',
         "{}: the delimiter is the byte {}", where, static_cast<unsigned char>(delimiter));
   check(valid_utf8(missing), "{}: the text of missing values {} is not UTF-8", where,
-        printable(missing));
+        excerpt(missing));
   std::set<std::string> names;
   for (const TableColumn& column : columns) {
     const std::string& name = column.name;
-    check(valid_utf8(name) && !name.empty(), "{}: a column's name is '{}'", where, printable(name));
-    check(names.insert(name).second, "{}: column {} occurs twice", where, name);
-    validate_column(column, missing, fmt::format("{}: column {}", where, name));
+    check(valid_utf8(name) && !name.empty(), "{}: a column's name is '{}'", where, excerpt(name));
+    check(names.insert(name).second, "{}: column {} occurs twice", where, excerpt(name));
+    validate_column(column, missing, fmt::format("{}: column {}", where, excerpt(name)));
   }
   const std::int64_t labels = count(*this, ColumnKind::label);
   check(labels == 1, "{}: {} columns of kind label, not 1", where, labels);

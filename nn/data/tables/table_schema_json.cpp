@@ -32,7 +32,7 @@ constexpr std::array<std::pair<ColumnKind, const char*>, 5> kinds{
 class Fields {
  public:
   Fields(json object, std::string where) : left_(std::move(object)), where_(std::move(where)) {
-    check(left_.is_object(), "{}: not an object but {}", where_, left_.dump());
+    check(left_.is_object(), "{}: not an object but {}", where_, excerpt(left_.dump()));
   }
 
   // The value of a key, or null.
@@ -47,19 +47,19 @@ class Fields {
   std::string text(const char* key) {
     json value = take(key);
     check(!value.is_null(), "{}: no {}", where_, key);
-    check(value.is_string(), "{}: {} is {}, not a text", where_, key, value.dump());
+    check(value.is_string(), "{}: {} is {}, not a text", where_, key, excerpt(value.dump()));
     return value.get<std::string>();
   }
   bool flag(const char* key, bool otherwise) {
     const json value = take(key);
     check(value.is_null() || value.is_boolean(), "{}: {} is {}, not true or false", where_, key,
-          value.dump());
+          excerpt(value.dump()));
     return value.is_null() ? otherwise : value.get<bool>();
   }
   std::optional<double> number(const char* key) {
     const json value = take(key);
     check(value.is_null() || value.is_number(), "{}: {} is {}, not a number", where_, key,
-          value.dump());
+          excerpt(value.dump()));
     return value.is_null() ? std::nullopt : std::optional(value.get<double>());
   }
   // Two numbers, both or neither of which must be there.
@@ -72,7 +72,7 @@ class Fields {
   bool has(const char* key) const { return left_.contains(key); }
   void finish() const {
     check(left_.empty(), "{}: unknown key {}", where_,
-          left_.empty() ? std::string() : left_.begin().key());
+          left_.empty() ? std::string() : excerpt(left_.begin().key()));
   }
   const std::string& where() const { return where_; }
   void rename(std::string where) { where_ = std::move(where); }
@@ -83,7 +83,7 @@ class Fields {
 };
 
 std::string text_of(const json& value, const std::string& where) {
-  check(value.is_string(), "{}: the category {} is not a text", where, value.dump());
+  check(value.is_string(), "{}: the category {} is not a text", where, excerpt(value.dump()));
   return value.get<std::string>();
 }
 
@@ -102,7 +102,7 @@ ColumnKind parse_kind(const std::string& text, const std::string& where) {
   for (const auto& [kind, name] : kinds) {
     if (text == name) return kind;
   }
-  fail(fmt::format("{}: kind {} is none of {}", where, text,
+  fail(fmt::format("{}: kind {} is none of {}", where, excerpt(text),
                    join(kinds, ", ", [](const auto& kind) { return kind.second; })));
 }
 
@@ -132,7 +132,7 @@ TableColumn parse_column(const json& value, std::size_t number, const std::strin
                          bool draft) {
   Fields fields(value, fmt::format("{}: column {}", where, number));
   TableColumn column{.name = fields.text("name")};
-  fields.rename(fmt::format("{}: column {}", where, printable(column.name)));
+  fields.rename(fmt::format("{}: column {}", where, excerpt(column.name)));
   column.kind = parse_kind(fields.text("kind"), fields.where());
   const bool label = column.kind == ColumnKind::label;
   if (column.kind == ColumnKind::category || (label && fields.has("categories"))) {
@@ -184,8 +184,7 @@ TableSchema parse(std::string_view text, const std::string& where, bool draft = 
   TableSchema schema;
   if (fields.has("delimiter")) {
     const std::string delimiter = fields.text("delimiter");
-    check(delimiter.size() == 1, "{}: the delimiter {} is not one byte", where,
-          printable(delimiter));
+    check(delimiter.size() == 1, "{}: the delimiter {} is not one byte", where, excerpt(delimiter));
     schema.delimiter = delimiter[0];
   }
   schema.header = fields.flag("header", schema.header);

@@ -280,7 +280,7 @@ TEST_CASE("a malformed value is refused with file, line, column and value") {
   CHECK(refused(row("1,red,,S,70,?,a"), "line 4, column sick: a missing value"));
   CHECK(refused(row("1,red,,S,70,no,"), "line 4, column person: a missing value"));
   CHECK(throws<SystemFailure>([&] { read(row("1,red,," + std::string(1000, 'x') + ",70,no,a")); },
-                              "xxx...' (1000 bytes); known are S, L"));
+                              "xxx... (1000 bytes)'; known are S, L"));
   CHECK(throws<SystemFailure>([&] { read(row("1,red\n")); },
                               "csv: people.csv: line 4: 2 fields, but 7 in the first record"));
 }
