@@ -8,6 +8,7 @@
 #include <sotto/core/error.h>
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/io/utf8.h>
+#include <sotto/dp/ledger/ledger_branches.h>
 #include <sotto/dp/ledger/ledger_text.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include "samples/privacy_budget/commands.h"
@@ -18,15 +19,22 @@ namespace sotto::budget {
 namespace {
 
 // The findings for a file. `known` holds the lines before the first wrong one; if the file is right
-// without some stray lines, it also holds the lines behind those.
+// without some stray lines, it also holds the lines behind those, and otherwise those of copies.
 struct Findings {
   LedgerText known{};
+  LedgerBranches branches{};     // if lines are wrong that are not strays
   std::int64_t right = 0;        // lines before the wrong one
   std::string why{};             // the line is wrong; empty: no line is
   std::string wrong{};           // the text of the wrong line
   std::int64_t strays = 0;       // lines from it on without which the file is right; 0: none
   std::int64_t behind = 0;       // lines behind the wrong line, or behind the strays
   std::size_t broken_bytes = 0;  // of an incomplete last line
+
+  // Of the first wrong line, if a run wrote it.
+  LedgerBranches::Line place() const {
+    const auto wrong_line = static_cast<std::size_t>(right);
+    return wrong_line < branches.lines.size() ? branches.lines[wrong_line] : LedgerBranches::Line{};
+  }
 };
 
 // Reads a file. A file that cannot be read is a wrong argument; a damaged one is a proper answer.
@@ -43,15 +51,24 @@ std::string line_at(const std::string& file, std::size_t at) {
   return file.substr(at, end == std::string::npos ? end : end + 1 - at);
 }
 
+// Returns whether a line could hold a release, even one of which a part is lost or that another
+// line runs into: it has the name of a field.
+bool may_record(std::string_view line) { return line.find("\":") != line.npos; }
+
 // Skips lines, from the wrong one on, until one continues the right lines. The checksum of a line
-// depends on all lines before it, so if the rest of the file is right, no recorded line is missing.
+// depends on all lines before it, so if the rest of the file is right, no recorded line is missing;
+// but a line that may record something can be that of a run on a copy, and is no stray one.
 void skip_strays(const std::string& file, Findings& found) {
   std::size_t at = found.known.size + found.wrong.size();
+  if (may_record(found.wrong)) return;
   for (std::int64_t strays = 1; at < file.size(); ++strays) {
     LedgerText text = found.known;
     const std::string next = line_at(file, at);
     at += next.size();
-    if (!read_right_lines(text, next).empty() || text.lines == found.right) continue;
+    if (!read_right_lines(text, next).empty() || text.lines == found.right) {
+      if (may_record(next)) return;
+      continue;
+    }
     if (!read_right_lines(text, file.substr(at)).empty()) return;
     found.behind = text.lines - found.right;
     found.strays = strays;
@@ -74,6 +91,15 @@ Findings findings_of(const std::string& file) {
   found.behind =
       std::ranges::count(behind, '\n') + (behind.empty() || behind.ends_with('\n') ? 0 : 1);
   skip_strays(file, found);
+  if (found.strays > 0) return found;
+  found.branches = read_branches(file);
+  found.known.contents = found.branches.contents;
+  found.known.lines = found.branches.counted;
+  if (const auto [after, repeats] = found.place(); repeats > 0) {
+    found.why = fmt::format("it repeats line {}", repeats);
+  } else if (after > 0 && after != found.right) {
+    found.why = fmt::format("it follows line {}: a run wrote it on a copy of this ledger", after);
+  }
   return found;
 }
 
@@ -81,8 +107,7 @@ std::string wrong_text(const Findings& found) {
   constexpr std::size_t max = 160;
   std::string_view line = found.wrong;
   if (line.ends_with('\n')) line.remove_suffix(1);
-  if (line.size() <= max) return printable(line);
-  return fmt::format("{}... ({} bytes)", printable(line.substr(0, max)), line.size());
+  return excerpt(line, max);
 }
 
 void tell_lines(const Findings& found, Answer& answer) {
@@ -96,15 +121,24 @@ void tell_lines(const Findings& found, Answer& answer) {
   answer.facts.emplace_back("right lines", grouped(found.right));
   answer.facts.emplace_back("wrong line", fmt::format("{}: {}", number, found.why));
   answer.facts.emplace_back("its text", wrong_text(found));
-  answer.facts.emplace_back("behind it", fmt::format("{} lines, {}", grouped(found.behind),
-                                                     found.strays > 0 ? "right" : "not read"));
+  answer.facts.emplace_back("behind it", fmt::format("{} lines{}", grouped(found.behind),
+                                                     found.strays > 0 ? ", right" : ""));
+  if (found.strays == 0) {
+    const std::int64_t copies = found.branches.copies;
+    answer.facts.emplace_back("counted",
+                              fmt::format("{} lines{}", grouped(found.known.lines),
+                                          copies > 1 ? fmt::format(" of {} copies", copies) : ""));
+  }
   answer.json["wrong_line"] = {
       {"line", number}, {"reason", printable(found.why)}, {"text", wrong_text(found)}};
   answer.json["stray_lines"] = found.strays;
   answer.json["lines_behind"] = found.behind;
+  answer.json["lines_counted"] = found.known.lines;
+  answer.json["copies"] = std::max<std::int64_t>(found.branches.copies, 1);
 }
 
-void tell_cost(const Options& options, const LedgerFacts& ledger, Answer& answer) {
+void tell_cost(const Options& options, const LedgerFacts& ledger, const std::string& unknown,
+               Answer& answer) {
   const NeighboringRelation relation = options.relation.value_or(ledger.relation);
   std::int64_t releases = 0;
   for (const auto& [event, count] : ledger.history) releases += count;
@@ -115,6 +149,10 @@ void tell_cost(const Options& options, const LedgerFacts& ledger, Answer& answer
   answer.json["relation"] = name(relation);
   answer.json["releases"] = releases;
   answer.alarms = ledger.reasons;
+  if (!unknown.empty()) {
+    answer.notes.push_back(fmt::format("epsilon is not known: {}", unknown));
+    return;
+  }
   Table table{.head = {"delta", "epsilon at least"}};
   try {
     for (const double delta : options.deltas) {
@@ -132,6 +170,40 @@ void tell_cost(const Options& options, const LedgerFacts& ledger, Answer& answer
 std::string stray_range(const Findings& found) {
   const std::int64_t first = found.right + 1, last = found.right + found.strays;
   return first == last ? fmt::format("{}", first) : fmt::format("{},{}", first, last);
+}
+
+std::vector<std::string> advice_on_copies(const LedgerBranches& branches) {
+  std::vector<std::string> notes;
+  if (branches.copies > 1) {
+    notes.push_back(fmt::format(
+        "runs wrote on {} copies of this ledger, whose lines are together here. They record true "
+        "releases: all count, and none may be deleted. Copies cannot be joined: keep this file, "
+        "and "
+        "for further releases from these data begin a new ledger, whose epsilon adds to this one",
+        branches.copies));
+  }
+  const auto unplaced = [](const auto& line) { return line.after < 0; };
+  const auto repeated = [](const auto& line) { return line.repeats > 0; };
+  const auto lost = std::ranges::count_if(branches.lines, unplaced),
+             doubled = std::ranges::count_if(branches.lines, repeated);
+  if (doubled > 0)
+    notes.push_back(fmt::format(
+        "lines that repeat others, {} of them, count once: the file may hold them twice, or a run "
+        "went on from one state on two copies, and released more",
+        doubled));
+  if (lost > 0)
+    notes.push_back(
+        fmt::format("lines that follow no line of this file, {} of them, do not count: their "
+                    "releases and those "
+                    "of lost lines are unknown, and epsilon may be larger by any amount",
+                    lost));
+  if (branches.copies > 1 && lost == 0 && doubled == 0) return notes;
+  notes.emplace_back(
+      "Release nothing more from these data before their releases are known. Look for a copy: a "
+      "backup, or FILE.rescue, which a run saves if it finds its ledger damaged. It can replace "
+      "this file if it is undamaged, begins with this file's right lines, and is not older than "
+      "the last release");
+  return notes;
 }
 
 std::vector<std::string> advice(const Findings& found) {
@@ -152,14 +224,7 @@ std::vector<std::string> advice(const Findings& found) {
         "right. When no run uses the ledger: sed -i.damaged {}d FILE",
         stray_range(found), stray_range(found)));
   } else {
-    notes.push_back(
-        fmt::format("the releases from line {} on are unknown, and epsilon may be larger by any "
-                    "amount. Release nothing more from these data before they are known",
-                    found.right + 1));
-    notes.emplace_back(
-        "look for a copy: a backup, or FILE.rescue, which a run saves if it finds its ledger "
-        "damaged. A copy can replace this file if it is undamaged, begins with this file's right "
-        "lines, and is not older than the last release");
+    for (std::string& note : advice_on_copies(found.branches)) notes.push_back(std::move(note));
   }
   return notes;
 }
@@ -176,10 +241,10 @@ Answer answer_inspect(const Options& options) {
   answer.facts.emplace_back("ledger", options.ledger);
   tell_lines(found, answer);
   if (found.known.lines > 0) {
-    tell_cost(options, facts_of(found.known.contents), answer);
+    tell_cost(options, facts_of(found.known.contents), found.branches.unknown, answer);
     answer.notes.emplace_back(
-        "epsilon is that of the right lines, with reservations counted in full: a lower bound for "
-        "the whole ledger");
+        "epsilon is that of the lines that count, with reservations counted in full: a lower bound "
+        "for the whole ledger");
   }
   for (std::string& note : advice(found)) answer.notes.push_back(std::move(note));
   return answer;

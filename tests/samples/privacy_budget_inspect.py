@@ -4,10 +4,68 @@
 Usage: privacy_budget_inspect.py PATH_OF_PRIVACY_BUDGET PATH_OF_WRITE_LEDGERS [unittest options]
 """
 
+import hashlib
 import json
 import os
+import random
 
 from privacy_budget_runs import DELTA, Case, main, run, start_writing_ledgers
+
+COPIES_CASES = 12
+
+
+class Chain:
+    """The lines of one copy of a ledger."""
+
+    def __init__(self, header):
+        self.lines = [header]
+
+    def copy(self):
+        other = Chain(None)
+        other.lines = list(self.lines)
+        return other
+
+    def reserve(self, run, count, first_draw):
+        body = (f'{{"run":"{run}","reserve":{count},"first_draw":{first_draw},"event":{{"mechanism":'
+                '"gaussian","noise_multiplier":0.8,"sampling":"poisson","sampling_rate":0.02}')
+        before = json.loads(self.lines[-1])["chain"]
+        chain = hashlib.sha256((before + body).encode()).hexdigest()
+        self.lines.append(f'{body},"chain":"{chain}"}}\n'.encode())
+
+
+def random_copies(rng, header):
+    """Copies of a ledger and of copies, and the releases of the runs that wrote on them."""
+    copies, runs, releases = [Chain(header)], [0], 0
+    for _ in range(rng.randint(4, 30)):
+        here = rng.randrange(len(copies))
+        if rng.random() < 0.25 and len(copies) < 4 and len(copies[here].lines) > 1:
+            copies.append(copies[here].copy())
+            here = len(copies) - 1
+        count = rng.randint(1, 20)
+        copies[here].reserve(f"{rng.getrandbits(128):032x}", count, rng.randint(0, 5))
+        releases += count
+    followed = {line for copy in copies for line in copy.lines[:-1]}
+    return [copy for copy in copies if copy.lines[-1] not in followed], releases
+
+
+def merge(rng, copies):
+    """The lines of the copies in one file: the tails of all in the first, behind it, or mixed."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return [line for copy in copies for line in copy.lines]
+    mixed = list(copies[0].lines)
+    for copy in copies[1:]:
+        tail = [line for line in copy.lines if line not in mixed]
+        if kind == 1:
+            mixed += tail
+        elif kind == 2:
+            at = rng.randint(1, len(mixed))
+            mixed[at:at] = tail
+        else:
+            places = sorted(rng.randint(1, len(mixed)) for _ in tail)
+            for offset, (at, line) in enumerate(zip(places, tail)):
+                mixed.insert(at + offset, line)
+    return mixed
 
 
 class Inspect(Case):
@@ -87,15 +145,14 @@ class Inspect(Case):
         self.assertLess(least, self.cost(self.path("plain.ledger")))
         self.assertRegex(text, r"wrong line +5: the checksum does not fit")
         self.assertIn("FILE.rescue", text)
-        self.assertNotIn("sed", text)
+        self.assertNotIn("sed -i", text)
 
     def test_a_line_that_is_missing_is_no_stray_one(self):
         found, _ = self.inspect(1, self.write(*self.lines[:3], *self.lines[4:]))
         self.assertEqual((found["right_lines"], found["stray_lines"]), (3, 0))
 
     def test_stray_lines_are_found_and_the_ledger_without_them_is_whole(self):
-        for strays in ([b"\n"], [b"hello \x1b[31m\xff\n"], [self.lines[1]],
-                       [b"one\n", b"{}\n", b"three\n"]):
+        for strays in ([b"\n"], [b"hello \x1b[31m\xff\n"], [b"one\n", b"{}\n", b"three\n"]):
             with self.subTest(strays=strays):
                 path = self.write(*self.lines[:5], *strays, *self.lines[5:])
                 found, text = self.inspect(1, path)
@@ -107,6 +164,40 @@ class Inspect(Case):
                 last = 5 + len(strays)
                 self.assertIn(f"sed -i.damaged 6{f',{last}' if last > 6 else ''}d FILE", text)
         self.inspect(0, self.write(*self.lines))
+
+    def test_a_line_that_may_record_a_release_is_never_called_stray(self):
+        other = self.read("phases.ledger").splitlines(keepends=True)
+        half = self.lines[6][: len(self.lines[6]) // 2]
+        for line in (self.lines[1], self.lines[7], other[3], half + b"\n", half + self.lines[5],
+                     self.lines[6].replace(b'"reserve":64', b'"reserve":32')):
+            with self.subTest(line=line):
+                found, text = self.inspect(1, self.write(*self.lines[:6], line, *self.lines[6:]))
+                self.assertEqual((found["right_lines"], found["stray_lines"]), (6, 0))
+                self.assertEqual(found["answers"][0]["epsilon_at_least"],
+                                 self.cost(self.path("plain.ledger")))
+                self.assertNotIn("sed -i", text)
+                self.assertIn("Release nothing more", text)
+
+    def test_lines_of_runs_on_copies_count_and_are_not_deleted(self):
+        rng = random.Random(7)
+        for case in range(COPIES_CASES):
+            with self.subTest(case=case):
+                copies, releases = random_copies(rng, self.lines[0])
+                merged = merge(rng, copies)
+                one = Chain(self.lines[0])
+                one.reserve("f" * 32, releases, 0)
+                least = self.cost(self.write(*one.lines))
+                path = self.write(*merged)
+                if len(copies) == 1:
+                    continue
+                found, text = self.inspect(1, path)
+                self.assertEqual(found["lines_counted"], len(set(merged)))
+                self.assertEqual(found["copies"], len(copies))
+                self.assertEqual(found["stray_lines"], 0)
+                self.assertEqual(found["answers"][0]["epsilon_at_least"], least)
+                self.assertIn("none may be deleted", text)
+                self.assertNotIn("sed -i", text)
+                self.refuse(1, "other.ledger:", "spent", *DELTA, "--ledger", path)
 
     def test_what_cannot_be_shown_is_escaped(self):
         path = self.write(*self.lines[:5], b"\x1b[31m\xff\x00red\n", *self.lines[5:])
@@ -122,7 +213,7 @@ class Inspect(Case):
         for last in (b"stray\n", b"stray", self.lines[1]):
             found, text = self.inspect(1, self.write(*self.lines, last))
             self.assertEqual((found["right_lines"], found["stray_lines"]), (len(self.lines), 0))
-            self.assertNotIn("sed", text)
+            self.assertNotIn("sed -i", text)
             self.assertIn("Release nothing more", text)
 
     def test_two_damages_are_no_stray_line(self):
