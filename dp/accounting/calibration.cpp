@@ -103,19 +103,31 @@ std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
                        const AccountantFactory& accountant) {
   const Search search("max_steps", target, accountant);
   const Event batch = search.batch(noise_multiplier);
-  const auto allowed = [&](std::int64_t passes) {
-    return search.spent(batch, passes) <= target.epsilon;
+  const auto excess = [&](std::int64_t passes) {
+    return search.spent(batch, passes) / target.epsilon - 1;
   };
+  constexpr std::int64_t growth = 16;
   const std::int64_t max = step_limit / batch.batches;
-  std::int64_t low = 0, high = std::min<std::int64_t>(max, 1);
-  while (high < max && allowed(high)) {
+  if (max == 0) return 0;
+  std::int64_t low = 0, high = 1;
+  double below = -1, above = excess(high);
+  while (above <= 0 && high < max) {
     low = high;
-    high = std::min(2 * high, max);
+    below = above;
+    high = std::min(growth * high, max);
+    above = excess(high);
   }
-  if (high == max && allowed(max)) return max * batch.batches;
-  while (high - low > 1) {
-    const std::int64_t middle = std::midpoint(low, high);
-    (allowed(middle) ? low : high) = middle;
+  if (above <= 0) return max * batch.batches;
+  // False position, with bisection at every second step: a large number takes long to compose.
+  for (int step = 1;
+       static_cast<double>(high - low) > std::max(1.0, tolerance * static_cast<double>(low));
+       ++step) {
+    const double part = below / (below - above) * static_cast<double>(high - low);
+    std::int64_t middle = low + (std::isfinite(part) ? static_cast<std::int64_t>(part) : 0);
+    if (step % 2 == 0 || middle == low || middle == high) middle = std::midpoint(low, high);
+    const double y = excess(middle);
+    (y > 0 ? high : low) = middle;
+    (y > 0 ? above : below) = y;
   }
   return low * batch.batches;
 }

@@ -251,10 +251,10 @@ DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirror
 
 double log_moment(const DiscretePld& pair, double tilt) {
   const auto exponent = [&](const Atom& atom) { return atom.log_mass + tilt * pair.loss(atom); };
-  double largest = exponent(pair.atoms.front()), sum = 0;
+  double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const Atom& atom : pair.atoms) largest = std::max(largest, exponent(atom));
   for (const Atom& atom : pair.atoms) sum += std::exp(exponent(atom) - largest);
-  return largest + std::log(sum);
+  return sum > 0 ? largest + std::log(sum) : largest;
 }
 
 }  // namespace sotto

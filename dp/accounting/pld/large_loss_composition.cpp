@@ -44,12 +44,14 @@ struct Rest {
 
   static double log_moment(const std::vector<Rest>& rests, double tilt) {
     double sum = 0;
-    for (const Rest& rest : rests) sum += rest.count * sotto::log_moment(rest.pair, tilt);
+    for (const Rest& rest : rests)
+      if (rest.count > 0) sum += rest.count * sotto::log_moment(rest.pair, tilt);
     return sum;
   }
 };
 
-// The curve of their sum within a plan's window; nullopt if the window is too wide.
+// The curve of their sum within a plan's window; nullopt if the window is too wide, or if merging
+// outcomes left no loss up to the limit.
 std::optional<DeltaCurve> curve_of(const std::vector<Rest>& rests, const PldSide& side,
                                    const PldPlan& plan) {
   const double spacing = side.lattice.spacing;

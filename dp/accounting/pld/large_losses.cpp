@@ -84,7 +84,10 @@ std::optional<LargeLossEstimate> large_loss_estimate(const std::vector<SampledRe
       place_of([&](double x) { return delta_of_two(releases, x); }, part_of_two * delta);
   const double ratio = epsilon / epsilon_of_many(releases, limit, delta);
   double count = 0;
-  for (const SampledReleases& kind : releases) count += kind.count;
+  for (const SampledReleases& kind : releases) {
+    if (kind.samples->losses.front() > limit) return {};
+    count += kind.count;
+  }
   if (!(ratio > (count < few ? decide : may_decide))) return {};
   return LargeLossEstimate{limit, epsilon, delta, releases.size() == 1 && ratio > decide};
 }

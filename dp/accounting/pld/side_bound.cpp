@@ -33,6 +33,7 @@ std::optional<LossWindow> fit_window(const ComposedQuery& query, PldSide& side,
                                      const PldPlan& plan) {
   if (!std::isnormal(side.lattice.spacing)) return {};
   LossWindow window = window_of(query, side, plan);
+  if (!std::isfinite(window.high - window.low)) return {};
   while (lattice_points(window, side.lattice.spacing) > max_lattice_points) {
     side.lattice.spacing *= 2;
     window = window_of(query, side, plan);

@@ -1,5 +1,6 @@
 // Epsilon by privacy loss distributions over the whole range of its arguments: finite, ordered,
 // monotone. SOTTO_PLD_POINTS sets the number of random points.
+// File tags: [sanitized]
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -126,6 +127,38 @@ TEST_CASE("the bounds of one release contain its closed form where it nearly nev
         CHECK(delta(lower) >= part * q * (1 - 1e-9));
         CHECK(upper <= 1.02 * lower);
       }
+    }
+  }
+}
+
+// With the lower bound's merged outcomes none may be left below the limit of the large losses.
+TEST_CASE("the bounds of a rare release that reveals nearly all contain its closed form") {
+  const auto above = [](double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); };
+  for (const auto relation :
+       {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
+    const double other = relation == NeighboringRelation::replace_one ? -1 : 0;
+    for (const double q : {1.14e-9, 1e-6}) {
+      const double sigma = q < 1e-8 ? 0.055 : 0.03, given = q / 19;
+      const PldAccountant accountant = composed(q, sigma, 1, relation);
+      const double upper = accountant.epsilon(given),
+                   lower = accountant.epsilon(given, Bound::lower);
+      CAPTURE(relation, q, sigma, upper, lower);
+      const auto log_ratio = [&](double x) {
+        return std::log1p(q * std::expm1((x - 0.5) / (sigma * sigma)));
+      };
+      const auto delta = [&](double epsilon) {
+        double low = 0, high = 2;
+        for (int step = 0; step < 100; ++step) {
+          const double x = (low + high) / 2;
+          (log_ratio(x) - (other < 0 ? log_ratio(-x) : 0) < epsilon ? low : high) = x;
+        }
+        return q * above((high - 1) / sigma) + (1 - q) * above(high / sigma) -
+               std::exp(epsilon) *
+                   ((1 - q) * above(high / sigma) + q * above((high - other) / sigma));
+      };
+      CHECK(delta(upper) <= given * (1 + 1e-9));
+      CHECK(delta(lower) >= given * (1 - 1e-9));
+      CHECK(upper <= 1.02 * lower);
     }
   }
 }
