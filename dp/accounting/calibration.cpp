@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t step_limit = std::int64_t{1} << 53;
 // Adding the steps up one by one rounds differently, by far less than the margin.
 constexpr double margin = 1e-9, tolerance = 1e-7;
+// A probability may change by a factor e^epsilon. For larger targets a search for steps takes long.
+constexpr double max_epsilon = 1e4;
 
 // A target, with an accountant to evaluate it.
 class Search {
@@ -23,6 +25,8 @@ class Search {
       : op_(op), target_(target), accountant_(accountant) {
     check(target.epsilon > 0 && std::isfinite(target.epsilon),
           "{}: epsilon {} is not a finite number > 0", op, target.epsilon);
+    check(target.epsilon <= max_epsilon, "{}: epsilon {} is above {} and promises nothing", op,
+          target.epsilon, max_epsilon);
     check(target.delta > 0 && target.delta < 1, "{}: delta {} is not in (0, 1)", op, target.delta);
     check(target.steps >= 0 && target.steps <= step_limit, "{}: {} steps", op, target.steps);
     check_event(op, target.batch);

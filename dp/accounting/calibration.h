@@ -22,8 +22,8 @@ struct PrivacyTarget {
 
 // Each function searches with an accountant and returns a number that meets the target by it,
 // within a relative 1e-7 or one epoch of the best. It throws std::invalid_argument unless epsilon
-// is finite and > 0, delta in (0, 1), steps in [0, 2^53] and the batch a possible first one, and
-// when the accountant has no proof for the batch.
+// is > 0 and at most 1e4, delta in (0, 1), steps in [0, 2^53] and the batch a possible first one,
+// and when the accountant has no proof for the batch.
 
 // The smallest noise multiplier; 0 for no steps. Throws also when none up to 1e9 meets the target,
 // or sampling_rate is 0.

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "dp/accounting/calibration.h"
 
 #include <array>
@@ -205,6 +206,32 @@ TEST_CASE("no steps need no noise") {
   CHECK(gaussian_noise_multiplier(1, 1e-5, 0) == 0);
 }
 
+TEST_CASE("targets from the smallest to the largest are answered after few compositions") {
+  for (const double epsilon : {5e-324, 1e-300, 1e-12, 1.0, 1e4}) {
+    for (const double given : {5e-324, 1e-300, 1e-5, 0.9}) {
+      CAPTURE(epsilon, given);
+      int made = 0;
+      const AccountantFactory counted = [&] {
+        ++made;
+        return rdp();
+      };
+      const PrivacyTarget target = sampled(epsilon, given, 0.1, 10);
+      try {
+        const std::int64_t steps = max_steps(30, target, counted);
+        CHECK(steps >= 0);
+        const double noise = calibrate_noise_multiplier(target, counted);
+        CHECK(noise > 0);
+        const double rate = max_sampling_rate(30, target, counted);
+        CHECK(rate > 0);
+      } catch (const std::invalid_argument& error) {
+        CHECK(std::string(error.what()).find("is out of reach of the rdp accountant") !=
+              std::string::npos);
+      }
+      CHECK(made < 150);
+    }
+  }
+}
+
 TEST_CASE("a target out of reach or out of range is an error") {
   const double nan = std::nan("");
   CHECK_THROWS_WITH(calibrate_noise_multiplier(sampled(0.1, 1e-12, 0.1, 10), by_orders({2, 3})),
@@ -212,9 +239,9 @@ TEST_CASE("a target out of reach or out of range is an error") {
                     "rdp accountant");
   for (const PrivacyTarget& wrong : std::vector<PrivacyTarget>{
            sampled(0, 1e-5, 0.1, 1), sampled(-1, 1e-5, 0.1, 1), sampled(nan, 1e-5, 0.1, 1),
-           sampled(infinity, 1e-5, 0.1, 1), sampled(1, 0, 0.1, 1), sampled(1, 1, 0.1, 1),
-           sampled(1, nan, 0.1, 1), sampled(1, 1e-5, 0, 1), sampled(1, 1e-5, 1.1, 1),
-           sampled(1, 1e-5, nan, 1), sampled(1, 1e-5, 0.1, -1)}) {
+           sampled(infinity, 1e-5, 0.1, 1), sampled(1e308, 1e-5, 0.1, 1), sampled(1, 0, 0.1, 1),
+           sampled(1, 1, 0.1, 1), sampled(1, nan, 0.1, 1), sampled(1, 1e-5, 0, 1),
+           sampled(1, 1e-5, 1.1, 1), sampled(1, 1e-5, nan, 1), sampled(1, 1e-5, 0.1, -1)}) {
     CHECK_THROWS_AS(calibrate_noise_multiplier(wrong), std::invalid_argument);
     CHECK_THROWS_AS(max_steps(1, wrong), std::invalid_argument);
   }
