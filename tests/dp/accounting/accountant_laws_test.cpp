@@ -1,4 +1,5 @@
 // Laws that hold for all accountants, for every sampling for which they have a proof.
+// File tags: [sanitized]
 #include "dp/accounting/accountant.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>

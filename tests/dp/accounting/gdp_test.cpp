@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "dp/accounting/gdp.h"
 
 #include <cmath>

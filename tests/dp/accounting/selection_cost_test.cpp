@@ -1,5 +1,6 @@
 // The bound on a private selection against the exact distribution of its output, summed or
 // integrated without it: for small discrete mechanisms, and for Gaussian ones.
+// File tags: [sanitized]
 #include "dp/accounting/selection_cost.h"
 
 #include <algorithm>

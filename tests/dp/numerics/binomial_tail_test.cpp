@@ -1,4 +1,5 @@
 // The bound lies above the binomial tail, and close to it where it claims to.
+// File tags: [sanitized]
 #include "dp/numerics/binomial_tail.h"
 
 #include <algorithm>

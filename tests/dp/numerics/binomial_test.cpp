@@ -1,4 +1,5 @@
 // Binomial tails and limits against closed forms, sums and published values.
+// File tags: [sanitized]
 #include "dp/numerics/binomial.h"
 
 #include <cmath>

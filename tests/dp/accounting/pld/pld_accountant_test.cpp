@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "dp/accounting/pld/pld_accountant.h"
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 using namespace sotto;
 
 namespace {
-
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double above(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }

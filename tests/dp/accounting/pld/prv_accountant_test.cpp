@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "dp/accounting/pld/prv_accountant.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include <array>
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// File tags: [sanitized]
 #include "dp/accounting/rdp/rdp.h"
 
 #include <cmath>
