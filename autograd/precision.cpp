@@ -190,6 +190,7 @@ void cast_inputs(const Op& op, const std::vector<Var*>& inputs) {
 Var cast(const Var& x, Dtype dtype) {
   check(is_float(x.dtype()) && is_float(dtype),
         "cast: {} to {} is not between floating-point types", name(x.dtype()), name(dtype));
+  if (x.tape().precision() == Dtype::f64) dtype = Dtype::f64;
   if (x.dtype() == dtype) return x;
   std::vector<Var>& known = x.tape().casts_;
   for (std::size_t i = 0; i + 1 < known.size(); i += 2) {

@@ -30,8 +30,9 @@ std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inpu
 // Converts the floating-point inputs to dtype_for(); skips nullptr.
 void cast_inputs(const Op& op, const std::vector<Var*>& inputs);
 
-// x in another floating-point type; x itself if it has that type. Its gradient has the type of x. A
-// shared value is converted once per tape, and its per-sample gradient keeps its form.
+// x in another floating-point type, or in f64 on a tape of that precision; x itself if it has that
+// type. Its gradient has the type of x. A shared value is converted once per tape, and its
+// per-sample gradient keeps its form, but for conversions from or to f64.
 Var cast(const Var& x, Dtype dtype);
 // f16 and bf16 as f32 on a tape with a precision, for sums and losses; other values unchanged.
 Var to_f32(const Var& x);

@@ -148,6 +148,7 @@ TEST_CASE("a tape in f64 stays so in regions and segments, and takes no private 
   const PrecisionRegion region(tape, Dtype::bf16);
   const Var y = linear(x, tape.use(w)) + tape.constant(random_tensor(random, {4}));
   CHECK(y.dtype() == Dtype::f64);
+  CHECK(cast(y, Dtype::f32).is(y));
   CHECK(linear(x, tape.use(w), tape.constant(random_tensor(random, {4}))).dtype() == Dtype::f64);
   SumSink sink;
   tape.backward(sum_per_sample(y), sink);
