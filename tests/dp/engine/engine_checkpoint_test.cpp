@@ -170,6 +170,22 @@ TEST_CASE("a checkpoint is secret, and a model is weights and their privacy stat
   CHECK(other.weights() == t.weights());
 }
 
+TEST_CASE("a checkpoint of weights in another type is refused, as training would go on otherwise") {
+  const Place place;
+  const std::string file = place.path() + ".model";
+  const Ledger ledger = Ledger::create(place.path());
+  Training t, wide;
+  wide.model.to(Dtype::f64);
+  nn::Sgd plain(t.model, {.learning_rate = 0.1}), of_wide(wide.model, {.learning_rate = 0.1});
+  Engine engine(t.model, plain, population, ledger, noisy()),
+      again(wide.model, of_wide, population, ledger, noisy());
+  engine.step(t.loss());
+  save_checkpoint(file, t.model, plain, engine);
+  CHECK(throws([&] { load_checkpoint(file, wide.model, of_wide, again); },
+               "1.weight is f32 (10, 784) where f64 (10, 784) is needed"));
+  CHECK(again.steps_made() == 0);
+}
+
 TEST_CASE("adaptive clip bounds are restored") {
   EngineOptions options = noisy();
   options.adaptive_clipping = AdaptiveClipping{.learning_rate = 0.5};
