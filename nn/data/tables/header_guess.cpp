@@ -143,11 +143,14 @@ Evidence evidence_of(std::span<const ColumnBelow> columns, const NumberNames& nu
 }  // namespace
 
 bool stands_for_missing(std::string_view text) {
-  constexpr std::array<std::string_view, 18> texts{
-      "",    "?",    "na",      "n/a",     "n.a.",          "nan", "#n/a", "<na>", "null",
-      "nil", "none", "unknown", "missing", "not available", "-",   "--",   ".",    "*"};
+  constexpr std::array<std::string_view, 17> texts{
+      "?",    "na",      "n/a",     "n.a.",          "nan", "#n/a", "<na>", "null", "nil",
+      "none", "unknown", "missing", "not available", "-",   "--",   ".",    "*"};
   constexpr std::size_t longest = 13;
-  if (text.size() > longest) return false;
+  if (text.empty()) return true;
+  // Few values begin so; the others take no time.
+  constexpr std::string_view beginnings = "?nNuUmM-.*#<";
+  if (text.size() > longest || beginnings.find(text[0]) == text.npos) return false;
   const std::string small = in_small_letters(text);
   return std::find(texts.begin(), texts.end(), small) != texts.end();
 }
@@ -169,10 +172,11 @@ void ColumnBelow::take(std::string_view text) {
   truths_ += is_truth(text) ? 1 : 0;
   min_ = std::min(min_, x.value_or(min_));
   max_ = std::max(max_, x.value_or(max_));
+  if (x || texts_.size() > max_texts) return;
   const auto found = texts_.find(text);
   if (found != texts_.end())
     ++found->second;
-  else if (texts_.size() <= max_texts)
+  else
     texts_.emplace(text, 1);
 }
 

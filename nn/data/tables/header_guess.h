@@ -58,7 +58,7 @@ class ColumnBelow {
   bool missing_ = false;      // whether a value below is
   bool recurs_ = false;       // whether the first field occurs below
   double min_ = std::numeric_limits<double>::infinity(), max_ = -min_;
-  std::map<std::string, std::int64_t, std::less<>> texts_;  // how often; some of them, if many
+  std::map<std::string, std::int64_t, std::less<>> texts_;  // how often; 101 at most
 };
 
 // The decision, and what it was made by, in words.
