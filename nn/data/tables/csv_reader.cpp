@@ -176,9 +176,12 @@ class Parser {
   std::size_t first_field() const {
     return piece_->records.empty() ? 0 : piece_->records.back().fields_end;
   }
-  std::size_t record_bytes() const {
+  std::size_t record_begin() const {
     const std::size_t first = first_field();
-    return piece_->text.size() - (first == 0 ? 0 : piece_->ends[first - 1]) + record_fields();
+    return first == 0 ? 0 : piece_->ends[first - 1];
+  }
+  std::size_t record_bytes() const {
+    return piece_->text.size() - record_begin() + record_fields();
   }
 
   void take_field(std::string_view text) {
@@ -194,25 +197,28 @@ class Parser {
     if (end == '\n' && std::exchange(after_cr_, false)) return;  // the rest of a CRLF
     after_cr_ = end == '\r';
     ++line_;
-    if (comments_ && is_comment()) return drop_comment();
+    if (is_comment()) return drop_record();
     if (fields_ == 1 && record_fields() == 0)  // no empty line, but an empty field
       piece_->ends.push_back(static_cast<std::uint32_t>(piece_->text.size()));
     const std::size_t fields = record_fields();
     if (fields > 0) {
       if (!fits(fields)) return refuse(Fault::fields);
       if (record_bytes() > max_) return refuse(Fault::size);
+      begins_with_hash_ = begins_with_hash_ || piece_->text[record_begin()] == '#';
       piece_->records.push_back({piece_->ends.size(), record_line_});
     }
     record_line_ = line_;
   }
 
-  // Whether the record is what CommentFilter leaves of a comment.
+  // Whether the record is what CommentFilter leaves of a comment, or a line without a delimiter
+  // that begins with '#', where several columns are and none of their rows begins so.
   bool is_comment() const {
-    return record_fields() == 1 && record_bytes() == 2 && piece_->text.ends_with('#');
+    if (record_fields() != 1 || piece_->text[record_begin()] != '#') return false;
+    return (comments_ && record_bytes() == 2) || (fields_ > 1 && !begins_with_hash_);
   }
-  void drop_comment() {
-    piece_->text.pop_back();
-    piece_->ends.pop_back();
+  void drop_record() {
+    piece_->text.resize(record_begin());
+    piece_->ends.resize(first_field());
     record_line_ = line_;
   }
 
@@ -246,6 +252,7 @@ class Parser {
   std::string held_;  // from Ctrl-Z on: the next bytes tell whether it is the end
   bool comments_ = false;
   CommentFilter comment_filter_;
+  bool begins_with_hash_ = false;  // whether a record does
   Piece* piece_ = nullptr;
   bool first_ = true;
   bool quotes_ = false;  // whether there has been one: else no field has a line end

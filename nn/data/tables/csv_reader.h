@@ -24,9 +24,10 @@ struct CsvOptions {
 // that hold delimiters, line ends or quotes, which are doubled. Lines end with LF, CR or both.
 // A byte-order mark, comments (csv_preamble.h) and Excel's `sep=;`, which says the delimiter, at
 // the beginning, Ctrl-Z at the end, empty lines, and the spaces and tabs around a field are
-// skipped. In a file that begins with a comment later lines that begin with '#' are comments, too.
-// Behind a first record of one field an empty line is a record with an empty field. A thread parses
-// the next piece of the file while one is used.
+// skipped. In a file that begins with a comment later lines that begin with '#' are comments, too;
+// in others such lines without a delimiter are, if there are several columns and no record begins
+// so. Behind a first record of one field an empty line is a record with an empty field. A thread
+// parses the next piece of the file while one is used.
 //
 // Every member throws SystemFailure, with file and line, for a file that cannot be read or is of
 // another kind, and, when the records before have been returned, for a quote that is not closed,

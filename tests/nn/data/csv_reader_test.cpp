@@ -132,6 +132,11 @@ TEST_CASE("a file that begins with a comment has comments, and others have none"
   CHECK(read("# a,b\n1,2\n") == std::vector<Record>{{"# a", "b"}, {"1", "2"}});
   CHECK(read("##x\n#a,b\nc,d\n#y\ne,f\n") ==
         std::vector<Record>{{"#a", "b"}, {"c", "d"}, {"e", "f"}});
+  CHECK(read("a,b\n1,2\n# x\n3,4\n#") == records);
+  CHECK(refuses("a,b\n#1,2\n#x\n", "line 3: 1 fields, but 2 in the first record"));
+  CHECK(refuses("a,b\n1,2\nx\n", "line 3: 1 fields, but 2 in the first record"));
+  CHECK(refuses("a,b\n1,2\n# x, y, z\n", "line 3: 3 fields, but 2 in the first record"));
+  CHECK(read("a\n#1\n2\n") == std::vector<Record>{{"a"}, {"#1"}, {"2"}});
   CHECK(read("a,b\n#1,2\n") == std::vector<Record>{{"a", "b"}, {"#1", "2"}});
   CHECK(read("#x\na,b\n\"#1\",2\n\"x\n#y\",3\n") ==
         std::vector<Record>{{"a", "b"}, {"#1", "2"}, {"x\n#y", "3"}});
