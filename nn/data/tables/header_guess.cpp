@@ -80,7 +80,7 @@ struct NumberNames {
 
 NumberNames number_names(std::span<const ColumnBelow> columns) {
   constexpr double first_year = 1900, last_year = 2100;
-  constexpr std::size_t many = 3, most = 4;
+  constexpr std::size_t steps_tell = 3, rising_tells = 5;  // so many numbers
   constexpr double rare = 0.01;
   std::vector<double> x;
   bool years = true, years_below = true, in_range = false;
@@ -105,8 +105,8 @@ NumberNames number_names(std::span<const ColumnBelow> columns) {
   years = years && !(years_below && (in_range || x.size() > 1));
   const bool counting = steps && step == 1 && (x[0] == 0 || x[0] == 1);
   return {.likely = years && steps && !in_range,
-          .possible = years || counting || (steps && x.size() >= many) ||
-                      (rises && x.size() > most) || (!in_range && chance < rare) ||
+          .possible = years || counting || (steps && x.size() >= steps_tell) ||
+                      (rises && x.size() >= rising_tells) || (!in_range && chance < rare) ||
                       columns[0].is_unnamed()};
 }
 
@@ -129,7 +129,7 @@ Evidence evidence_of(std::span<const ColumnBelow> columns, const NumberNames& nu
     // A usual name may be a value by chance, as y is of yes and no.
     const bool recurs = column.first_recurs() && sign <= 0 && !column.has_usual_name();
     if (column.has_texts() && recurs) y.recurring.push_back(k);
-    if (column.has_usual_name() && !column.first_recurs() && repeats == 0) y.usual.push_back(k);
+    if (column.has_usual_name() && !column.first_recurs()) y.usual.push_back(k);
     if (column.has_categories_without_first()) y.categories.push_back(k);
   }
   if (repeats == 0 || !y.names.empty()) return y;
@@ -181,8 +181,9 @@ void ColumnBelow::take(std::string_view text) {
 }
 
 int ColumnBelow::sign() const {
+  constexpr std::int64_t enough = 3;  // numbers of rows; 0 and 1 alone may be anything
   if (values_ == 0) return 0;
-  if (first_.empty()) return counts_ && values_ > 1 ? 1 : 0;
+  if (first_.empty()) return counts_ && values_ >= enough ? 1 : 0;
   if (stands_for_missing(first_)) return recurs_ ? -1 : 0;
   if (first_number_) return all(numbers_) ? -1 : 0;
   if (!begins_as_name(first_)) return 0;
@@ -215,8 +216,8 @@ HeaderGuess guess_header(std::span<const ColumnBelow> columns, std::int64_t repe
     return {true, fmt::format("{} of the first line differ{} in kind from all values below",
                               listed(e.names), e.names.size() == 1 ? "s" : "")};
   if (e.names.empty() && !e.values.empty() && e.values.size() >= overwhelming * e.usual.size())
-    return {false, fmt::format("{} of the first line {} a number, as all values below",
-                               listed(e.values), e.values.size() == 1 ? "is" : "are each")};
+    return {false, fmt::format("{} of the first line {} of the kind of all values below",
+                               listed(e.values), e.values.size() == 1 ? "is" : "are")};
   if (e.names.empty() && e.usual.empty() && e.recurring.size() > 1 &&
       2 * e.recurring.size() >= e.texts)
     return {false, fmt::format("{} of the first line occur below as well", listed(e.recurring))};
