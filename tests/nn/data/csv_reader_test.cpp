@@ -145,7 +145,7 @@ TEST_CASE("a file that begins with a comment has comments, and others have none"
   CHECK(refuses("# x\na,b\n# z\n1,2,3\n", "line 4: 3 fields, but 2 in the first record"));
   std::string long_file = "#\na,b\n";
   std::vector<Record> many{{"a", "b"}};
-  for (int k = 0; k < 50'000; ++k) {
+  for (int k = 0; k < 20'000; ++k) {
     long_file += k % 3 == 0 ? "# a \"comment\", of a length\n" : "1,\"x\n#y\"\n";
     if (k % 3 != 0) many.push_back({"1", "x\n#y"});
   }
@@ -172,7 +172,7 @@ TEST_CASE("Ctrl-Z is no text at the end of a file") {
   CHECK(read("x\n1\n\x1a") == std::vector<Record>{{"x"}, {"1"}});
   CHECK(read("a,b\n1,\x1a\n1,2\n")[1][1] == "\x1a");
   // Where a piece ends within what may be the end.
-  for (std::size_t fill = (1 << 18) - 12; fill < (1 << 18) + 4; ++fill) {
+  for (std::size_t fill = (1 << 18) - 4; fill < (1 << 18) + 2; ++fill) {
     const std::string begin = "a,b\n" + std::string(fill - 8, 'x') + ",y\n";
     CHECK(read(begin + "\x1a\r\n\x1a").size() == 2);
     CHECK(read(begin + "\x1a,\x1a\n").size() == 3);
