@@ -14,14 +14,14 @@ namespace sotto {
 
 namespace {
 
-// The locked file, removed by the destructor while it is still locked.
+// The locked file, removed by the destructor while it is still locked, but not in a fork's copy.
 class LockedFile {
  public:
   LockedFile(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
   ~LockedFile() {
     struct stat status {};
-    const bool ours = ::fstat(file_.number(), &status) == 0 && status.st_size == 0;
-    if (ours && in_place()) ::unlink(path_.c_str());
+    const bool ours = process_ == ::getpid() && ::fstat(file_.number(), &status) == 0;
+    if (ours && status.st_size == 0 && in_place()) ::unlink(path_.c_str());
   }
   LockedFile(const LockedFile&) = delete;
   LockedFile& operator=(const LockedFile&) = delete;
@@ -37,6 +37,7 @@ class LockedFile {
  private:
   std::string path_;
   Descriptor file_;
+  pid_t process_ = ::getpid();
 };
 
 [[noreturn]] void fail_with_errno(const std::string& path) {

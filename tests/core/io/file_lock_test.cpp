@@ -34,6 +34,8 @@ TEST_CASE("a name has one owner at a time, in this process and in others") {
   CHECK(fs::exists(name + ".lock"));
   CHECK_FALSE(lock_name(name));
   CHECK_FALSE(in_child([&] { return lock_name(name) != nullptr; }));
+  CHECK_FALSE(in_child([&] { return (lock.reset(), lock_name(name)) != nullptr; }));
+  CHECK_FALSE(lock_name(name));
   CHECK(lock_name(folder.path("other")));
   lock.reset();
   CHECK_FALSE(fs::exists(name + ".lock"));
