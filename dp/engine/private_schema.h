@@ -29,7 +29,8 @@ struct SchemaBudget {
 // A user's first row alone counts. Header, number of units and the rest of the draft are
 // public.
 //
-// The notes of the result say which columns were paid for. Throws, without a release:
+// The notes of the result say which columns were paid for. If none of them has a value that is
+// frequent enough, it may lack inputs (TableSchema::validate). Throws, without a release:
 // std::invalid_argument for a draft that lacks nothing, for a ledger that holds releases, and if
 // the budget is too small to see values that an eighth of the units share, or its delta is not
 // below 1 / units; SystemFailure where TableReader does.

@@ -87,7 +87,7 @@ void tell(const TrainOptions& options, const Engine& engine, const std::string& 
 void tell_end(const TrainOptions& options, const Engine& engine, bool resumed) {
   const std::int64_t made = engine.steps_made(), steps = options.engine.steps;
   const std::string spent =
-      made == steps
+      made >= steps
           ? ""
           : fmt::format(": the target epsilon {} is spent, other runs' and lost steps included",
                         options.engine.target_epsilon.value_or(0));
@@ -119,6 +119,17 @@ void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize
   engine.planned_means.push_back(planned);
 }
 
+// The loader must outlive the engine.
+EngineOptions options_of_engine(nn::Module& model, const TrainOptions& options,
+                                const Ledger& ledger, BatchLoader& loader) {
+  EngineOptions all = options.engine;
+  if (!all.ranks) all.ranks = ledger.ranks();
+  if (!all.prefetch_rows)
+    all.prefetch_rows = [&](std::span<const std::int64_t> rows) { loader.prefetch(rows); };
+  if (options.standardize) plan_standardizing(model, *options.standardize, all);
+  return all;
+}
+
 // Makes the steps that are left. Returns false if `stepped` did, which ends it.
 bool make_steps(Engine& engine, const Engine::Loss& loss,
                 const std::function<bool(const StepReport& report)>& stepped) {
@@ -132,19 +143,13 @@ bool make_steps(Engine& engine, const Engine::Loss& loss,
 PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                               const Ledger& ledger, const TrainOptions& options,
                               const TrainLoss& loss, const OnStep& on_step) {
-  EngineOptions engine_options = options.engine;
-  if (!engine_options.ranks) engine_options.ranks = ledger.ranks();
+  BatchLoader loader(data, memory::device_of(optimizer));
+  const EngineOptions engine_options = options_of_engine(model, options, ledger, loader);
   const bool saved = told(engine_options.ranks, "train: checkpoint", [&] {
     return !options.save.empty() && std::filesystem::exists(options.save);
   });
   check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
         options.save);
-  BatchLoader loader(data, memory::device_of(optimizer));
-  if (!engine_options.prefetch_rows)
-    engine_options.prefetch_rows = [&](std::span<const std::int64_t> rows) {
-      loader.prefetch(rows);
-    };
-  if (options.standardize) plan_standardizing(model, *options.standardize, engine_options);
   Engine engine(model, optimizer, data, ledger, engine_options);
   const auto save = [&] {
     if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
