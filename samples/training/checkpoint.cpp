@@ -171,7 +171,9 @@ Checkpoint parse_checkpoint(const TensorFile& file, const std::string& program) 
 TensorFile without_engine(const Checkpoint& checkpoint) {
   TensorFile file;
   file.metadata[settings_key(checkpoint.program)] = checkpoint.all_settings.dump();
-  file.metadata[progress_key(checkpoint.program)] = progress_json(checkpoint).dump();
+  // The ledger's name need not be UTF-8.
+  file.metadata[progress_key(checkpoint.program)] =
+      progress_json(checkpoint).dump(-1, ' ', false, json::error_handler_t::replace);
   for (const auto& [prefix, tensors] : parts) {
     for (const auto& [name, tensor] : checkpoint.*tensors) file.tensors[prefix + name] = tensor;
   }

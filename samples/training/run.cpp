@@ -88,7 +88,14 @@ class Session {
     introduce();
     if (!options_.resumed) save();  // a failure to save shows before the first release
     standardize();
-    while (!stopped() && step()) {
+    try {
+      while (!stopped() && step()) {
+      }
+    } catch (const OutOfMemory&) {
+      if (!ranks_ && saved_at_ != trainer_.steps_made()) save();
+      throw;
+    } catch (const SystemFailure& failure) {  // such as of the ledger's disk
+      throw SystemFailure(failure.what() + kept_model());
     }
     finish();
     return stopped() ? 128 + signal_ : 0;
@@ -139,6 +146,7 @@ class Session {
   void evaluate();
   void save();
   void save_as(const std::string& name, const Checkpoint& checkpoint);
+  std::string kept_model();
   void tell_end();
   void finish();
   void compare();
@@ -158,6 +166,7 @@ class Session {
   std::optional<double> epsilon_;
   double accounted_at_ = -std::numeric_limits<double>::infinity();
   std::int64_t lost_releases_ = 0;
+  std::int64_t saved_at_ = -1;  // the step that was saved last
 };
 
 // Says, however quiet the run, what differs from the checkpoint.
@@ -251,6 +260,7 @@ void Session::evaluate() {
 // file.
 void Session::save() {
   if (options_.save.empty()) return;
+  saved_at_ = trainer_.steps_made();
   Checkpoint checkpoint = trainer_.checkpoint();
   if (!leads()) return;
   checkpoint.history = history_;
@@ -270,11 +280,24 @@ void Session::save_as(const std::string& name, const Checkpoint& checkpoint) {
   trainer_.save_model(name);
 }
 
+// Saves the model of steps that were paid for, where no further step can be, and says where it is.
+// Without its ledger there is no state to go on from.
+std::string Session::kept_model() {
+  const std::int64_t made = trainer_.steps_made();
+  if (options_.save.empty() || !leads() || saved_at_ == made) return "";
+  try {
+    write_result(options_.save, [&](const std::string& name) { trainer_.save_model(name); });
+  } catch (const SystemFailure& failure) {
+    return fmt::format("; the model of step {}: {}", made, failure.what());
+  }
+  return fmt::format("; the model of step {} is saved as {}", made, options_.save);
+}
+
 // Says why a run ended that no signal stopped before its last step, or did not begin.
 void Session::tell_end() {
   const std::int64_t made = trainer_.steps_made(), steps = planned_steps(options_.settings);
   const std::string why =
-      made == steps
+      made >= steps
           ? ""
           : fmt::format(": the target epsilon {:g} is spent, other runs' and lost steps included",
                         options_.settings.epsilon.value_or(0));

@@ -11,8 +11,9 @@ program, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 MAX_LINES = 40
 
 
-def run(folder):
+def run(folder, told=""):
     done = subprocess.run([program], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stderr == told, done.stderr
     accuracy, epsilon = re.fullmatch(r"accuracy ([\d.]+), epsilon ([\d.]+)\n", done.stdout).groups()
     return float(accuracy), float(epsilon)
 
@@ -25,5 +26,5 @@ with tempfile.TemporaryDirectory() as folder:
         "circle.ledger", "circle.safetensors", "circle.state"]
     ledger = (pathlib.Path(folder) / "circle.ledger").read_text()
     # Nothing is left to train: the model is that of the checkpoint, and nothing more is spent.
-    assert run(folder) == first
+    assert run(folder, "sotto: nothing left to do: resumed at step 1000 of 1000\n") == first
     assert (pathlib.Path(folder) / "circle.ledger").read_text().count("reserve") == ledger.count("reserve")

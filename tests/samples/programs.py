@@ -21,6 +21,10 @@ def take_programs(count):
     return taken
 
 
+# Where programs write what they can write nowhere else; removed at the end.
+ELSEWHERE = tempfile.TemporaryDirectory()
+
+
 def run_program(command, closed=(), before=None, **options):
     """Runs a program, with some of its standard files closed first; returns its status and output."""
 
@@ -31,7 +35,7 @@ def run_program(command, closed=(), before=None, **options):
             before()
 
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 300,
-               **options}
+               "env": {**os.environ, "TMPDIR": ELSEWHERE.name}, **options}
     return subprocess.run(command, preexec_fn=prepare if closed or before else None, check=False,
                           **options)
 
