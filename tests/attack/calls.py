@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from world import charged, contents, saved_step, state_of
+from world import charged, contents, read_tensors, saved_step, state_of
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.EMFILE, errno.EACCES, errno.EROFS)
 ACTIONS = [str(number) for number in ERRORS] + [f"{errno.ENOSPC}+", f"{errno.EIO}+", "before",
@@ -106,8 +106,11 @@ class Calls:
 
     def rescued(self, done, start):
         """A model that is said to be saved elsewhere is there, with its state, and no older."""
+        alone = re.search(rb"the model of step (\d+)\b.* is saved as (\S+)$", done.err.strip())
+        if alone and read_tensors(alone.group(2).decode())[1].get("sotto.privacy") is None:
+            self.world.dangerous("a model that was saved alone is none", done)
         told = re.search(rb"it is saved as (\S+m\.rescue[.\d]*)$", done.err.strip())
-        if not told:
+        if alone or not told:
             return
         name = told.group(1).decode()
         try:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "samples"))
-from programs import charged, read_checkpoint, run_program, state_of
+from programs import charged, read_checkpoint, read_tensors, run_program, state_of
 
 PROGRAMS = ("mnist", "audit", "tune", "memory_profile", "memory_tour", "privacy_budget", "devices")
 HANG = 60  # seconds, of programs that take less than one
