@@ -1,6 +1,7 @@
 #include "dp/ledger/ledger_branches.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -80,11 +81,6 @@ class Links {
   std::int64_t tries_ = 0;
 };
 
-const LedgerRun* find_run(const LedgerContents& contents, const std::string& id) {
-  const auto found = std::ranges::find(contents.runs, id, &LedgerRun::id);
-  return found == contents.runs.end() ? nullptr : &*found;
-}
-
 // Of a copy, the rest of an epoch that was charged before the copy was made is charged again.
 EventCounts with_epochs(const EventCounts& counts) {
   EventCounts all = counts;
@@ -103,19 +99,21 @@ EventCounts with_epochs(const EventCounts& counts) {
 // The releases of the lines after a fork, up to the next one.
 class Branch {
  public:
-  void add(const LedgerContents& before, const LedgerContents& after) {
-    for (const LedgerRun& run : after.runs) {
-      const LedgerRun* const old = find_run(before, run.id);
-      if (old != nullptr && *old == run) continue;
-      const EventCounts earlier = old == nullptr ? EventCounts() : old->events;
-      selects_ = selects_ || (run.selection && (old == nullptr || !old->selection));
-      EventCounts change = run.events;
-      for (const auto& [event, count] : earlier) add_releases(change, event, -count);
-      for (const auto& [event, count] : change) {
-        if (count > 0) reserved_.insert(run.id);
-        if (reserved_.contains(run.id)) add_releases(releases_, event, count);
-      }
+  explicit Branch(const LedgerContents& fork) {
+    for (const LedgerRun& run : fork.runs) runs_[run.id] = run;
+  }
+
+  // Adds a line of this run, which is now so.
+  void add(const LedgerRun& run) {
+    LedgerRun& before = runs_[run.id];
+    selects_ = selects_ || (run.selection && !before.selection);
+    EventCounts change = run.events;
+    for (const auto& [event, count] : before.events) add_releases(change, event, -count);
+    for (const auto& [event, count] : change) {
+      if (count > 0) reserved_.insert(run.id);
+      if (reserved_.contains(run.id)) add_releases(releases_, event, count);
     }
+    before = run;
   }
 
   LedgerRun run() const {
@@ -127,6 +125,7 @@ class Branch {
 
  private:
   EventCounts releases_;
+  std::map<std::string, LedgerRun> runs_;
   std::set<std::string> reserved_;  // runs whose last reservation is in these lines
   bool selects_ = false;
 };
@@ -154,12 +153,12 @@ class Replay {
   };
 
   void read(Piece& piece) {
-    Branch branch;
+    Branch branch(piece.forked ? piece.text.contents : LedgerContents());
     for (std::size_t line = piece.line;; line = links_.next[line].front()) {
-      const LedgerContents before = piece.forked ? piece.text.contents : LedgerContents();
       if (!read_right_lines(piece.text, links_.texts[line] + '\n').empty()) break;
       ++found_.counted;
-      if (piece.forked) branch.add(before, piece.text.contents);
+      if (piece.forked && links_.lines[line].after > 0)
+        branch.add(piece.text.contents.run(piece.text.run));
       if (links_.next[line].size() == 1) continue;
       if (links_.next[line].empty()) ++found_.copies;
       for (const std::size_t next : links_.next[line]) pieces_.push_back({next, piece.text, true});

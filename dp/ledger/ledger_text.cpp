@@ -90,8 +90,8 @@ TruncatedNegativeBinomial runs_of(const Json& selection) {
   return {.eta = number("eta"), .gamma = number("gamma")};
 }
 
-void take_run_line(LedgerContents& contents, const Json& object) {
-  LedgerRun& run = contents.run(id_field(object, "run"));
+void take_run_line(LedgerContents& contents, const std::string& id, const Json& object) {
+  LedgerRun& run = contents.run(id);
   if (object.contains("reserve")) {
     const bool has_id = object.contains("epoch");
     check_fields(object, has_id ? 6 : 5);
@@ -146,7 +146,8 @@ void take(LedgerText& text, const std::string& line) {
   if (text.lines == 0) {
     take_header(text.contents, object);
   } else {
-    take_run_line(text.contents, object);
+    text.run = id_field(object, "run");
+    take_run_line(text.contents, text.run, object);
   }
   text.checksum = checksum;
 }

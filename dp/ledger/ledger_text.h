@@ -20,6 +20,7 @@ struct LedgerText {
   std::int64_t lines = 0;   // number of lines
   std::size_t size = 0;     // bytes of these lines, without an incomplete one that a crash left
   std::string checksum;     // of the last line
+  std::string run;          // of the last line that was read; none of the header
   bool missing_newline = false;  // the last line lacks only its newline, which `size` counts
 };
 

@@ -198,11 +198,14 @@ std::vector<std::string> advice_on_copies(const LedgerBranches& branches) {
                     "of lost lines are unknown, and epsilon may be larger by any amount",
                     lost));
   if (branches.copies > 1 && lost == 0 && doubled == 0) return notes;
+  notes.emplace_back("Release nothing more from these data before their releases are known");
+  if (branches.copies > 1) return notes;
   notes.emplace_back(
-      "Release nothing more from these data before their releases are known. Look for a copy: a "
-      "backup, or FILE.rescue, which a run saves if it finds its ledger damaged. It can replace "
-      "this file if it is undamaged, begins with this file's right lines, and is not older than "
-      "the last release");
+      "look for a copy: a backup, or FILE.rescue, which a run saves if it finds its ledger "
+      "damaged. "
+      "It can replace this file if it is undamaged, begins with this file's right lines, and is "
+      "not "
+      "older than the last release");
   return notes;
 }
 
