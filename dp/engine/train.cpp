@@ -72,7 +72,8 @@ std::shared_ptr<const void> lock_of(const TrainOptions& options,
   if (options.save.empty()) return lock;
   by_rank_0(ranks, "train: lock", [&] {
     lock = lock_name(options.save);
-    if (!lock) throw SystemFailure(fmt::format("train: another training has {} now", options.save));
+    if (!lock)
+      throw SystemFailure(fmt::format("train: another training uses {} now", options.save));
   });
   return lock;
 }

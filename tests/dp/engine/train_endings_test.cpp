@@ -46,10 +46,10 @@ TEST_CASE("a name is trained by one at a time, whoever else trains it leaves its
   const TrainOptions options = run.options(2);
   const auto lock = lock_name(options.save);
   Training t;
-  CHECK(throws<SystemFailure>([&] { run.train(t, options); }, "another training has"));
+  CHECK(throws<SystemFailure>([&] { run.train(t, options); }, "another training uses"));
   CHECK(throws<SystemFailure>(
       [&] { train(t.model, t.optimizer, t.data, Ledger(), options, nn::CrossEntropyLoss{}); },
-      "another training has"));
+      "another training uses"));
   CHECK_FALSE(std::filesystem::exists(run.place.path()));
   CHECK_FALSE(std::filesystem::exists(options.save));
 }
@@ -61,7 +61,7 @@ TEST_CASE("a training holds its name from its first step to its end") {
   bool refused = false;
   run.train(t, options, [&](const StepReport& report, const Engine&) {
     if (report.step == 1)
-      refused = throws<SystemFailure>([&] { run.train(other, options); }, "another training has");
+      refused = throws<SystemFailure>([&] { run.train(other, options); }, "another training uses");
     return true;
   });
   CHECK(refused);
