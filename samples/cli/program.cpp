@@ -193,7 +193,9 @@ std::shared_ptr<const void> lock_saved(const char* option, const std::string& pa
   } catch (const SystemFailure& error) {
     fail(fmt::format("{}: {}", option, error.what()));
   }
-  if (!lock) throw SystemFailure(fmt::format("{}: another training has {} now", option, path));
+  if (!lock)
+    throw SystemFailure(fmt::format(
+        "{}: another training uses {} now: wait for its end, or give another name", option, path));
   return lock;
 }
 

@@ -22,6 +22,7 @@ class ImagesTask final : public samples::Task {
   samples::Data load(const samples::Settings& settings) override;
   void keep(const samples::Data& data) const override;
   bool tests_on_private_data() const override;
+  bool reads_files() const override { return !data_.empty(); }
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   std::int64_t views() const override { return views_; }

@@ -25,8 +25,7 @@ class DigitsTask final : public samples::Task {
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
   double evaluate(const Tensor& outputs, const samples::Data& data) override;
-  // False for digits that the program draws.
-  bool reads_files() const { return !folder_.empty(); }
+  bool reads_files() const override { return !folder_.empty(); }
 
  private:
   std::string folder_;  // of MNIST's files; empty: digits drawn by the program

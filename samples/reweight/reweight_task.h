@@ -24,6 +24,7 @@ class ReweightTask final : public samples::Task {
   void prepare(samples::Settings& settings) override;
   std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
+  bool reads_files() const override { return from_files_; }
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   std::optional<samples::ModelPart> own_part(const samples::Settings& settings) const override;

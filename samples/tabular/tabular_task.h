@@ -27,6 +27,7 @@ class TabularTask final : public samples::Task {
   void prepare(samples::Settings& settings) override;
   samples::Data load(const samples::Settings& settings) override;
   bool tests_on_private_data() const override { return !data_.empty() && test_.empty(); }
+  bool reads_files() const override { return !data_.empty(); }
   std::string data_text() const override;
   std::optional<StandardizeOptions> standardize(nn::Module& model) const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;

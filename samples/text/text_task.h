@@ -26,6 +26,7 @@ class TextTask final : public samples::Task {
   std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
   bool tests_on_private_data() const override { return !data_.empty() && test_.empty(); }
+  bool reads_files() const override { return !data_.empty(); }
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;

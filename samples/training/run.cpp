@@ -91,13 +91,13 @@ class Session {
     try {
       while (!stopped() && step()) {
       }
+      finish();
     } catch (const OutOfMemory&) {
       if (!ranks_ && saved_at_ != trainer_.steps_made()) save();
       throw;
     } catch (const SystemFailure& failure) {  // such as of the ledger's disk
       throw SystemFailure(failure.what() + kept_model());
     }
-    finish();
     return stopped() ? 128 + signal_ : 0;
   }
 
@@ -209,6 +209,9 @@ void Session::introduce() const {
   if (!options_.save.empty())
     print("the model is saved as {}; {}, to resume from, is SECRET\n", printable(options_.save),
           printable(state_path(options_.save)));
+  if (trainer_.engine() && task_.reads_files() && options_.ledger_file().empty())
+    print(
+        "the releases are in no ledger file: with --save or --ledger later trainings know them\n");
   if (options_.resumed) print("resumed at step {}\n", trainer_.steps_made());
   if (options_.resumed && !options_.resumed->verified)
     print("the checkpoint has no checksum: damage to its tensors would not be seen\n");
@@ -260,8 +263,8 @@ void Session::evaluate() {
 // file.
 void Session::save() {
   if (options_.save.empty()) return;
-  saved_at_ = trainer_.steps_made();
   Checkpoint checkpoint = trainer_.checkpoint();
+  saved_at_ = trainer_.steps_made();
   if (!leads()) return;
   checkpoint.history = history_;
   checkpoint.data = options_.data;

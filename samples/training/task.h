@@ -124,6 +124,8 @@ class Task {
   // True if the test data are a part of the data that privacy protects: then results on them are
   // not private, whatever the training was.
   virtual bool tests_on_private_data() const { return false; }
+  // False for data that the program draws, which are nobody's.
+  virtual bool reads_files() const { return false; }
   // Where the data come from, in words.
   virtual std::string data_text() const = 0;
 

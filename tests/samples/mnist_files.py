@@ -117,13 +117,13 @@ class Names(Case):
         for name in (model, state_of(model)):  # train() holds its own name, which may be the state's
             with held(name):
                 before = self.contents()
-                self.refuse(1, "another training has", *NOISY, "--steps", "2", "--save", model)
+                self.refuse(1, "another training uses", *NOISY, "--steps", "2", "--save", model)
                 self.assertEqual(before, self.contents())
         self.succeed(*NOISY, "--steps", "2", "--save", model)
         self.assertEqual(["m", "m.ledger", "m.state"], sorted(os.listdir(self.folder)))
         with held(model):
             before = self.contents()
-            self.refuse(1, "another training has", "--resume", model, *ALONE, "--steps", "4")
+            self.refuse(1, "another training uses", "--resume", model, *ALONE, "--steps", "4")
             self.assertEqual(before, self.contents())
         self.succeed("--resume", model, *ALONE, "--steps", "4")
 

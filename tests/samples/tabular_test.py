@@ -227,6 +227,16 @@ class Training(InFolder):
         self.assertIn("nothing left to do: resumed at step 0 of 50: the target epsilon 2 is spent", out)
         self.assertEqual(2, charged(ledger))
 
+    def test_releases_about_somebody_that_no_ledger_counts_are_told(self):
+        data = self.table(rows=240, users=120)
+        noisy = ["--noise-multiplier", "2", "--delta", "1e-3", "--batch-size", "20", "--steps", "1"]
+        common = ["--data", data, "--schema", self.schema(), *noisy]
+        told = "the releases are in no ledger file"
+        self.assertIn(told, self.train(*common))
+        self.assertNotIn(told, self.train(*common, "--save", self.path("m")))
+        self.assertNotIn(told, self.train(*common, "--ledger", self.path("m.ledger")))
+        self.assertNotIn(told, self.train("--noise-multiplier", "2", "--steps", "1"))
+
     def test_predictions_that_cannot_be_written_are_written_elsewhere(self):
         data = self.table(rows=240, users=120)
         common = ["--data", data, "--schema", self.schema(), "--delta", "1e-3", "--batch-size", "20"]
