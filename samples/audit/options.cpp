@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include <sotto/core/io/atomic_file.h>
 #include <sotto/dp/ledger/ledger.h>
+#include <sotto/dp/ledger/ledger_text.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 
@@ -113,6 +115,11 @@ void validate(const Options& o) {
 void check_ledger(const std::string& path) {
   std::error_code none;
   if (!std::filesystem::exists(path, none)) return samples::check_writable("--ledger", path);
+  const LedgerContents there = parse_ledger(read_file(path), path).contents;
+  check(there.events().empty(),
+        "--ledger: {} counts {} releases, and an audit needs a ledger of its own: its canaries are "
+        "units, too",
+        path, total_releases(there.events()));
   try {
     Ledger::adopt(path, {});
   } catch (const std::invalid_argument& error) {
