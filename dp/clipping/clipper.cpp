@@ -154,6 +154,8 @@ void Clipper::begin(SumBlocks blocks) {
   if (next_) begin_sharing(std::exchange(next_, nullptr));
 }
 
+void Clipper::begin(const SampledBatch& draw) { begin(SumBlocks(draw.units(), {}, {.units = 1})); }
+
 void Clipper::share(std::shared_ptr<const nn::Shards> shards) {
   start_batch();
   check_between_batches("share()");
@@ -336,9 +338,8 @@ ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
   check(!shared_, "Clipper: a batch that is divided among ranks ends as a whole one");
   check_clipped("drawn", draw.size());
-  check(blocks_ || draw.size() == draw.population(),
-        "Clipper: without begin(), which names them, {} of {} units are not known to be those that "
-        "were clipped",
+  check(blocks_ || draw.size() == 0 || draw.size() == draw.population(),
+        "Clipper: finish() without begin(draw): {} of {} units may be others than were clipped",
         draw.size(), draw.population());
   check(!blocks_ || blocks_->consist_of(draw.units()),
         "Clipper: begin() was given other units than were drawn");

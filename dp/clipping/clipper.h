@@ -33,7 +33,7 @@ class GroupClipper;
 // private training loop:
 //
 //   Clipper clipper(flat_group(parameters, 1.0));
-//   clipper.begin(SumBlocks(draw.units(), {}, {.units = 1}));
+//   clipper.begin(draw);
 //   clipper.add(tape, loss);  // for each physical batch
 //   ClippedSum sum = clipper.finish(std::move(draw));
 class Clipper {
@@ -54,6 +54,8 @@ class Clipper {
   // Throws std::invalid_argument in the middle of a batch, and for larger blocks than the options
   // allow.
   void begin(SumBlocks blocks);
+  // Begins a batch of the draw's units, in any order, each of which is rounded alone.
+  void begin(const SampledBatch& draw);
   // The sums of the next batch, whose blocks are divided among ranks, leave for their owners while
   // it is clipped: each as soon as this rank adds nothing more to it. Without it, and on a GPU,
   // they all leave in finish(). Collective, as is the begin() that follows. Throws

@@ -26,7 +26,7 @@ struct ClipRule {
   static constexpr double smallest = 0x1p-100;
   // More than what a norm, or a gradient of that norm, may lose of numbers below the range of f32,
   // or of squares below that of f64, and what every norm is therefore taken to be at least.
-  static constexpr double lost = 0x1p-100;
+  static constexpr double lost = 0x1p-120;
 
   // The clip factor, with factor * (n + error) <= C (1 - margin): `margin` is a relative slack for
   // rounding, and `error` an absolute bound on the rounding error of the norm. 0 if norm or error

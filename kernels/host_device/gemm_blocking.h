@@ -18,13 +18,14 @@ inline constexpr std::int64_t product_chain = 384;
 inline constexpr std::int64_t gram_chain = 64;
 
 // The most positions of an image that one chain of a convolution's weight gradient has; a longer
-// sum has chains of at least half as many.
+// sum has chains of at least a third as many.
 inline constexpr std::int64_t conv_chain = 1024;
 
 // A bound on the roundings that a term takes part in, where `terms` terms are added in chains of at
-// most `chain` terms and at least half as many, and the chains' sums are added one after the other.
+// most `chain` terms and at least a third as many, and the chains' sums are added one after the
+// other.
 HD inline double roundings(double terms, double chain) {
-  return terms <= chain ? terms : chain + std::ceil(2 * terms / chain);
+  return terms <= chain ? terms : chain + std::ceil(3 * terms / chain);
 }
 
 }  // namespace sotto

@@ -81,7 +81,7 @@ TEST_CASE("bounds of products' terms are the formulas, of the terms that are not
           of_b += y;
         }
         const double roots = std::sqrt(count);
-        const double added = count <= 30 ? count : 30 + std::ceil(count / 15);
+        const double added = count <= 30 ? count : 30 + std::ceil(count / 10);
         expected.errors.push_back(0x1p-23 * (added + 1) * norms + 0x1p-15 * norms +
                                   3 * std::sqrt(of_a) + 5 * std::sqrt(of_b));
         expected.lost.push_back(1 + norms * norms / 2);

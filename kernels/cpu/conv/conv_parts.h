@@ -36,14 +36,15 @@ struct ConvPart {
   }
 };
 
-// Calls f(part) for parts of at most conv_chain positions: a longer image is halved along its
-// longest axis. Parts whose windows see padding alone are left out.
+// Calls f(part) for parts of at most conv_chain positions: a longer image is halved along its first
+// axis, so that a part of channels-last images lies without gaps. Parts whose windows see padding
+// alone are left out.
 template <class F>
 void for_each_part(const ConvPart& all, const F& f) {
   const Geometry g = all.geometry();
   if (all.x.numel() == 0 && g.samples > 0) return;
   if (g.positions() <= conv_chain) return f(all);
-  const int axis = static_cast<int>(std::max_element(g.out, g.out + 3) - g.out);
+  const int axis = g.out[0] > 1 ? 0 : (g.out[1] > 1 ? 1 : 2);
   const std::int64_t half = g.out[axis] / 2;
   for_each_part(all.between(axis, 0, half), f);
   for_each_part(all.between(axis, half, g.out[axis]), f);

@@ -1,6 +1,7 @@
 // Weight gradients of convolutions by oneDNN: their sum, one per sample, and the norms of these.
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <span>
 
 #include "core/threads/simd_dispatch.h"
@@ -135,7 +136,8 @@ struct SumPart {
   BatchChunks tiles, chunks;
 };
 
-// sum += the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8.
+// sum += the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8,
+// where chunks are of several.
 void add_sum_of(const SumPart& part, Range samples, float* sum) {
   constexpr std::int64_t filled = 8, worth_filling = 3;
   const auto& [dy, x, tiles, chunks] = part;
@@ -143,83 +145,79 @@ void add_sum_of(const SumPart& part, Range samples, float* sum) {
     add_share(tiles, dy, x, samples, sum);
     samples = tiles.rest(samples);
   }
-  const std::int64_t rest = samples.count() % filled;
+  const std::int64_t rest = chunks.kinds() > 1 ? samples.count() % filled : 0;
   const Range left{samples.last - rest, samples.last};
   add_share(chunks, dy, x, {samples.first, left.first}, sum);
   if (rest >= worth_filling) return add_padded(chunks, 1, dy, x, left, sum);
   add_share(chunks, dy, x, left, sum);
 }
 
-// The parts of a sum; empty if oneDNN lacks a primitive for one.
+// The parts of a sum; empty if oneDNN lacks a primitive for one. A part of a sample lies without
+// gaps, where several samples' would be copied.
 std::vector<SumPart> sum_parts(const View& dy, const View& x, const Window& window) {
   std::vector<SumPart> parts;
+  const bool whole = Geometry(x, dy, window).positions() <= conv_chain;
   for_each_part({dy, x, window}, [&](const ConvPart& part) {
     const Geometry g = part.geometry();
-    parts.push_back({part.dy, part.x, winograd_chunks(g, part.x, part.dy),
-                     BatchChunks(Pass::weight, g, false, together)});
+    const BatchChunks none(Pass::weight, g, false, {});
+    parts.push_back(
+        {part.dy, part.x, whole ? winograd_chunks(g, part.x, part.dy) : none,
+         whole ? BatchChunks(Pass::weight, g, false, together) : row_chunks(g, part.x, part.dy)});
   });
   const bool usable = std::all_of(parts.begin(), parts.end(),
                                   [](const SumPart& part) { return part.chunks.usable(); });
   return usable ? parts : std::vector<SumPart>();
 }
 
-// The weight gradients of single samples, by the sum over parts of their images.
-class RowsByParts {
+// Adds the weight gradients of single samples over one part, on one thread.
+class PartRun {
  public:
-  RowsByParts(const View& dy, const View& x, const Window& window) : dy_(dy), x_(x) {
-    for_each_part({dy, x, window}, [&](const ConvPart& part) {
-      const Geometry g = part.geometry();
-      parts_.push_back({part.dy, part.x, BatchChunks(Pass::weight, g, false, {}),
-                        row_chunks(g, part.x, part.dy)});
-    });
-  }
-  bool usable() const {
-    return std::all_of(parts_.begin(), parts_.end(),
-                       [](const SumPart& part) { return part.chunks.usable(); });
-  }
-  // Writes the gradient of one sample, row-major, and its norms unless these are nullptr.
-  void write(std::int64_t n, std::int64_t size, float* row, double* norms) const {
-    std::fill_n(row, size, 0.0F);
-    for (const SumPart& part : parts_) add_part(part, {n, n + 1}, row);
-    if (!norms) return;
-    Images<float> xs(x_, {n, n + 1}), ys(dy_, {n, n + 1});
+  explicit PartRun(const SumPart& part)
+      : part_(part),
+        run_(part.chunks[0]),
+        reorder_(part.chunks[0]),
+        own_(part.chunks[0].weights.get_size(), cpu),
+        plain_(part.chunks[0].plain.get_size(), cpu) {}
+  void add_to(float* row, Range sample) {
+    Images<float> xs(part_.x, sample), ys(part_.dy, sample);
     xs.load();
     ys.load();
-    write_norms(Geometry(x_, dy_, {}), squared_norm(row, size), ys.data(), xs.data(), norms);
+    run_(xs.data(), ys.data(), floats(own_), nullptr);
+    reorder_(floats(own_), floats(plain_));
+    add(floats(plain_), plain_.bytes(), row);
   }
 
  private:
-  static void add_part(const SumPart& part, Range sample, float* row) {
-    WeightSum sum(part.chunks[0]);
-    part.chunks.for_each_chunk(0, sample, [&](ConvRun& run, Range one) {
-      Images<float> xs(part.x, one), ys(part.dy, one);
-      xs.load();
-      ys.load();
-      sum.take(run, xs.data(), ys.data());
-    });
-    sum.add_to(row);
-  }
-
-  View dy_, x_;
-  std::vector<SumPart> parts_;
+  const SumPart& part_;
+  ConvRun run_;
+  Reorder reorder_;
+  Storage own_, plain_;
 };
 
 // Writes gradients dw of samples and their norms, either of which may be without data, by sums over
 // parts of the images. Returns false, and does nothing, if oneDNN lacks a primitive.
 bool rows_by_parts(const View& dy, const View& x, const Window& window, const View& dw,
                    const View& norms) {
-  const RowsByParts rows(dy, x, window);
-  if (!rows.usable()) return false;
+  const std::vector<SumPart> parts = sum_parts(dy, x, window);
+  if (parts.empty()) return false;
   const Geometry g(x, dy, window);
   const std::int64_t size = g.outputs * g.taps();
-  parallel_for(g.samples, product_grain(g.positions() * size),
-               [&](std::int64_t begin, std::int64_t end) {
-                 const Storage one(float_bytes(size), cpu);
-                 for (std::int64_t n = begin; n < end; ++n) {
-                   float* const row = dw.data ? dw.as<float>() + n * dw.stride[0] : floats(one);
-                   rows.write(n, size, row, norms.data ? norms.as<double>() + 3 * n : nullptr);
-                 }
-               });
+  parallel_for(
+      g.samples, product_grain(g.positions() * size), [&](std::int64_t begin, std::int64_t end) {
+        const Storage one(float_bytes(size), cpu);
+        std::deque<PartRun> runs;
+        for (const SumPart& part : parts) runs.emplace_back(part);
+        for (std::int64_t n = begin; n < end; ++n) {
+          float* const row = dw.data ? dw.as<float>() + n * dw.stride[0] : floats(one);
+          std::fill_n(row, size, 0.0F);
+          for (PartRun& run : runs) run.add_to(row, {n, n + 1});
+          if (!norms.data) continue;
+          Images<float> xs(x, {n, n + 1}), ys(dy, {n, n + 1});
+          xs.load();
+          ys.load();
+          write_norms(g, squared_norm(row, size), ys.data(), xs.data(), norms.as<double>() + 3 * n);
+        }
+      });
   return true;
 }
 

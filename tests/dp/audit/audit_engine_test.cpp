@@ -159,6 +159,7 @@ Run train(Lab& lab, Sampler&& sampler, Mechanism&& mechanism, int steps,
   for (int step = 0; step < steps; ++step) {
     SampledBatch draw = sampler.draw();
     accountant.compose(mechanism.event(draw.event()));
+    clipper.begin(draw);
     std::vector<std::int64_t> rows;
     for (const std::int64_t unit : draw.units()) {
       const std::vector<std::int64_t> own = lab.canaries.rows_of_unit(unit);

@@ -112,6 +112,26 @@ double share(const Form& form, const Setting& s, const Factors& f) {
   return norm(clipper) / clipper.sensitivity();
 }
 
+// A sequence-first batch of samples of 16 numbers, whose sums choose between two gradients.
+double clipped_sum_of(const std::vector<std::vector<float>>& samples) {
+  Parameter w(full({1}, 0));
+  Clipper clipper(flat_group({&w}, 1));
+  Tape tape({.private_data = true});
+  std::vector<float> all;
+  for (const auto& sample : samples) all.insert(all.end(), sample.begin(), sample.end());
+  const Var x = tape.input(Tensor::from(all, {std::ssize(samples), 16}));
+  const Var y = linear(permute(unsqueeze(x, 2), {1, 0, 2}), tape.constant(full({1, 1}, 1))),
+            sums = sum(y, {0, 2});
+  clipper.add(tape, affine(relu(sums), 2, -1) * tape.use(w));
+  return clipper.sums_for_tests()[0].second.at({0});
+}
+
+TEST_CASE("a unit that is left out changes no bit of a single one that remains") {
+  std::vector<float> sample(16), other(16);
+  sample[0] = 1e30F, sample[1] = 1, sample[8] = -1e30F;  // their sum is 1 or 0
+  CHECK(std::abs(clipped_sum_of({sample}) - clipped_sum_of({sample, other})) <= 1);
+}
+
 double power(double base, int exponent) { return std::ldexp(base, exponent); }
 
 std::vector<Factors> all_factors() {

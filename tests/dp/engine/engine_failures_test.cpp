@@ -165,6 +165,7 @@ struct Releases {
   Ledger ledger{LedgerHeader{.relation = NeighboringRelation::replace_one}};
   void release(SampledBatch draw) {
     clipper.discard();
+    clipper.begin(draw);
     if (!draw.units().empty()) clipper.add_zeros(std::ssize(draw.units()));
     mechanism.release(clipper.finish(std::move(draw)), ledger);
   }
