@@ -59,7 +59,7 @@ struct MeanQuery {
 //
 //   Engine engine(model, optimizer, data, Ledger::create("run.ledger"),
 //                 {.target_epsilon = 3, .steps = 1000});
-//   while (engine.can_step()) engine.step(loss);
+//   while (engine.next_step(loss)) {}
 //
 // Only one thread at a time may use an engine. Calls of step(), release_means(), load_state(),
 // state(), report(), epsilon() and can_step() during another thread's call throw

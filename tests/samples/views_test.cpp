@@ -145,7 +145,7 @@ void check_steps(const Case& tested, bool privacy) {
     const auto before = trainer.checkpoint().model;
     nn::set_parameters(*model, before, "before");
     const Values sum = sum_of_units(task, *model, data, step, settings), from = values_of(before);
-    const samples::StepFacts facts = trainer.step();
+    const samples::StepFacts facts = trainer.step().value();
     CHECK(facts.rows == tested.pictures * tested.views);
     const Values to = values_of(trainer.checkpoint().model);
     for (std::size_t k = 0; k < sum.size(); ++k) {
@@ -190,7 +190,7 @@ TEST_CASE("the loss of a step is the mean over views, whatever their number") {
         sum += task.losses(tape, *model, one).value().item() / static_cast<double>(views);
       }
     }
-    const samples::StepFacts facts = trainer.step();
+    const samples::StepFacts facts = trainer.step().value();
     CHECK(facts.loss_sum / static_cast<double>(facts.rows) == Approx(sum / 3));
   }
 }
@@ -211,7 +211,7 @@ TEST_CASE("the recorded loss is the mean over the rows of units, however many th
   const Values losses = task.losses(tape, *model, data.train).value().to_vector<double>();
   double sum = 0;
   for (const double loss : losses) sum += loss;
-  const samples::StepFacts facts = trainer.step();
+  const samples::StepFacts facts = trainer.step().value();
   CHECK(facts.rows == 6);
   CHECK(facts.units == 3);
   samples::Recorder recorder({});
@@ -234,8 +234,8 @@ TEST_CASE("the views of a physical batch are made while the one before is comput
     const TemporaryFolder folder;
     Ledger ledger = Ledger::create(folder.path("ledger"));
     samples::Trainer trainer(task, settings, data, ledger, std::nullopt);
-    trainer.step();
-    trainer.step();
+    trainer.step().value();
+    trainer.step().value();
     // The first batch of a step is made ahead where its rows are known: in ordinary training.
     CHECK(trainer.prefetched_batches() == (privacy ? 4 : 5));
   }

@@ -169,6 +169,13 @@ Var GraphStep::ids(const Shape& features, std::int64_t below, int axis) {
   return tape_.input(x.permute(moved(x.rank(), 0, axis)), axis);
 }
 
+Var GraphStep::hidden(const Shape& features) {
+  constexpr Dtype types[] = {Dtype::boolean, Dtype::u8, Dtype::i32, Dtype::i64};
+  const Tensor x =
+      rows<std::int64_t>(features, [](PublicRandom& random, Held) { return random.below(2); });
+  return tape_.input(to_dtype(x, types[draw(0, 3)]), 0);
+}
+
 Var GraphStep::parameter(const Shape& shape) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.numel(); ++i) values.push_back(2 * random_.uniform() - 1);

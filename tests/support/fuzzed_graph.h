@@ -62,6 +62,7 @@ class GraphStep {
   Var input(const Shape& features, int axis = 0);
   // The same of integers below `below`, i64.
   Var ids(const Shape& features, std::int64_t below, int axis = 0);
+  Var hidden(const Shape& features);  // a mask that hides where it is not 0, of any type for that
   Var parameter(const Shape& shape);
   Var weight(const Shape& shape);  // a parameter, or a function of one
   // A shared value that pretends to have a row for each sample: [samples, ...features].

@@ -105,7 +105,7 @@ Var attended(GraphStep& s) {
   };
   const Var q = operand({heads, a, d}), k = operand({heads, b, d}), v = operand({heads, b, 2});
   std::vector<Var> masks;
-  if (s.one_in(3)) masks.push_back(s.ids({1, 1, b}, 2));
+  if (s.one_in(3)) masks.push_back(s.hidden({1, 1, b}));
   if (s.one_in(4)) masks.push_back(s.input({1, a, b}));
   const AttentionOptions options{
       .causal = s.one_in(2), .always_visible = s.draw(0, 1), .dropout = s.one_in(2) ? 0.3 : 0.0};
@@ -116,7 +116,7 @@ Var attention_weights_of(GraphStep& s) {
   const std::int64_t b = s.size();
   const Var q = s.input({s.size(), 2});
   return attention_weights(q, s.one_in(2) ? s.input({b, 2}) : s.parameter({b, 2}),
-                           {s.ids({1, b}, 2)}, {.causal = s.one_in(2)});
+                           {s.hidden({1, b})}, {.causal = s.one_in(2)});
 }
 
 nn::AttentionWeights attention_parameters(GraphStep& s) {
@@ -132,7 +132,7 @@ Var multihead(GraphStep& s) {
   const std::int64_t t = s.size();
   const Var x = s.input({t, 4});
   nn::AttentionMasks masks{.causal = s.one_in(2)};
-  if (s.one_in(2)) masks.key_padding = s.ids({t}, 2);
+  if (s.one_in(2)) masks.key_padding = s.hidden({t});
   return F(x, x, x, attention_parameters(s),
            {.heads = 2, .add_zero_attn = s.one_in(2), .dropout = s.one_in(2) ? 0.2 : 0.0}, masks);
 }

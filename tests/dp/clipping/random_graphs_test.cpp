@@ -1,8 +1,7 @@
 // Random graphs of the tape's operations, in every precision and memory order. Whatever the other
 // samples hold, a sample's values and gradients keep their bits, and what samples share keeps its
 // own; they are those of the sample alone; and a sample moves the clipped sum by no more than the
-// sensitivity. SOTTO_GRAPHS sets the number of graphs, SOTTO_GRAPH_SEED the first seed. With
-// SOTTO_GRAPH_ALONE=bits a sample alone must have the same bits as beside others.
+// sensitivity. SOTTO_GRAPHS sets the number of graphs, SOTTO_GRAPH_SEED the first seed.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -21,16 +20,13 @@ namespace {
 
 std::vector<double> doubles(const Tensor& x) { return to_dtype(x, Dtype::f64).to_vector<double>(); }
 
-// True for equal values, or within `tolerance` of the largest; NaN equals NaN.
-bool alike(const Tensor& a, const Tensor& b, double tolerance) {
+// True for equal values, signs of zeros included; NaN equals NaN.
+bool alike(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) return false;
   const std::vector<double> x = doubles(a), y = doubles(b);
-  double largest = 1;
-  for (const double v : y) largest = std::isfinite(v) ? std::max(largest, std::abs(v)) : largest;
-  return std::equal(x.begin(), x.end(), y.begin(), [&](double p, double q) {
+  return std::equal(x.begin(), x.end(), y.begin(), [](double p, double q) {
     if (std::isnan(p) || std::isnan(q)) return std::isnan(p) && std::isnan(q);
-    return p == q ? std::signbit(p) == std::signbit(q) || tolerance > 0
-                  : std::abs(p - q) <= tolerance * largest;
+    return p == q && std::signbit(p) == std::signbit(q);
   });
 }
 
@@ -70,15 +66,14 @@ Run run(FuzzedGraph& graph, const GraphBatch& batch) {
 }
 
 // The first result of a sample, row i of `a` and row j of `b`, that differs; empty if none does.
-std::string difference(const Run& a, std::int64_t i, const Run& b, std::int64_t j,
-                       double tolerance) {
+std::string difference(const Run& a, std::int64_t i, const Run& b, std::int64_t j) {
   for (std::size_t k = 0; k < a.outcomes.size(); ++k) {
     if (a.outcomes[k] != b.outcomes[k]) return "outcome of " + a.outcomes[k];
   }
   if (a.results.size() != b.results.size()) return "number of results";
   for (std::size_t k = 0; k < a.results.size(); ++k) {
     const Result &x = a.results[k], &y = b.results[k];
-    if (!(x.samples == y.samples) || !alike(x.of(i), y.of(j), tolerance))
+    if (!(x.samples == y.samples) || !alike(x.of(i), y.of(j)))
       return fmt::format("{} ({}, {})", x.what, name(x.value.dtype()), x.value.shape());
   }
   return "";
@@ -104,26 +99,19 @@ std::string fault_beside(FuzzedGraph& graph, const Run& own, std::int64_t kept) 
   const std::vector<std::int64_t> all = numbers(graph.plan().samples);
   for (const auto& [held, what] : changes) {
     const Run changed = run(graph, {all, without(all, kept), held});
-    const std::string found = difference(own, kept, changed, kept, 0);
+    const std::string found = difference(own, kept, changed, kept);
     if (!found.empty()) return fmt::format("{} with neighbours of {}", found, what);
   }
   std::vector<std::int64_t> turned = all;
   std::rotate(turned.begin(), turned.begin() + 1, turned.end());
   const std::string found =
       difference(own, kept, run(graph, {turned, {}, Held::own}),
-                 std::find(turned.begin(), turned.end(), kept) - turned.begin(), 0);
+                 std::find(turned.begin(), turned.end(), kept) - turned.begin());
   return found.empty() ? "" : found + " at another place of the batch";
 }
 
-// Up to rounding, since a sample alone may be folded in another order than beside others; only f64
-// leaves no doubt then. The bits are compared on demand.
 std::string fault_alone(FuzzedGraph& graph, const Run& own, std::int64_t kept) {
-  const char* wanted = std::getenv("SOTTO_GRAPH_ALONE");
-  const bool bits = wanted && std::string_view(wanted) == "bits";
-  if (!bits && graph.plan().dtype != Dtype::f64) return "";
-  constexpr double accuracy = 1e-7;
-  const std::string found =
-      difference(own, kept, run(graph, {{kept}, {}, Held::own}), 0, bits ? 0 : accuracy);
+  const std::string found = difference(own, kept, run(graph, {{kept}, {}, Held::own}), 0);
   return found.empty() ? "" : found + " alone";
 }
 
@@ -157,7 +145,7 @@ std::string fault_clipped(FuzzedGraph& graph, std::int64_t sample, ClipPasses pa
   if (trained.empty() || !wide || graph.plan().samples < 3) return "";
   const std::vector<std::int64_t> all = numbers(graph.plan().samples);
   using Kind = ClipRule::Kind;
-  constexpr Kind kinds[] = {Kind::minimum, Kind::opacus, Kind::auto_s, Kind::psac};
+  constexpr Kind kinds[] = {Kind::minimum, Kind::opacus, Kind::auto_s, Kind::psac, Kind::normalize};
   const ClipOptions options{.rule = {.kind = kinds[graph.plan().seed % std::size(kinds)]}};
   const auto clipper = [&] { return Clipper(flat_group(trained, 1), options, passes); };
   Clipper fewer = clipper();
