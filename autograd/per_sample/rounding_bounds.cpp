@@ -144,7 +144,9 @@ void write_use(const PerSampleGrad& use, std::int64_t uses, const NormEstimate& 
   } else if (!only_use || !rounds_once(use)) {
     write_term_bounds(form, gram, y);
   } else if (const auto* product = form.as<Outer>()) {
-    write_product_bounds(form, squared_norms(product->b), squared_norms(product->a), y);
+    const Tensor a = squared_norms(product->a);
+    // In f32 no square is lost, and the other factor's is not used.
+    write_product_bounds(form, form.dtype() == Dtype::f64 ? squared_norms(product->b) : a, a, y);
   }
 }
 

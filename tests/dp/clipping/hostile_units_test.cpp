@@ -204,6 +204,7 @@ void check_all(const std::vector<Form>& forms) {
       }
     }
   });
+  SUCCEED();
 }
 
 TEST_CASE("a unit of hostile products moves the sum by at most the sensitivity", "[gate]") {
@@ -219,6 +220,60 @@ TEST_CASE("a unit of hostile table rows moves the sum by at most the sensitivity
       {table(7, 3, 4, false, false), table(7, 3, 4, true, false), table(7, 3, 4, false, true)});
 }
 
+std::int64_t up_to(PublicRandom& random, std::int64_t most) {
+  return 1 + static_cast<std::int64_t>(random.below(most));
+}
+
+// Numbers of one sign or of any, whose sizes lie around a power of two.
+Values any_values(PublicRandom& random, int largest) {
+  const int middle = static_cast<int>(random.below(2 * largest + 1)) - largest,
+            spread = static_cast<int>(random.below(12));
+  const bool signs = random.below(2) == 0;
+  return [=, &random](std::int64_t) {
+    const int exponent = middle + static_cast<int>(random.below(spread + 1));
+    const double sign = signs && random.below(2) == 0 ? -1 : 1;
+    return sign * power(1 + random.uniform(), exponent);
+  };
+}
+
+Form any_form(PublicRandom& random) {
+  const std::int64_t i = up_to(random, 12), o = up_to(random, 12), t = up_to(random, 40);
+  switch (random.below(4)) {
+    case 0: return products(1, i, o);
+    case 1: return products(t, i, o, static_cast<int>(up_to(random, 2)));
+    case 2: return images({up_to(random, 7), up_to(random, 7)}, i, o, 3);
+    default: return table(t, i, o, random.below(2) == 0, random.below(2) == 0);
+  }
+}
+
+// A unit of random numbers of all sizes, in a random form and setting.
+void check_random(std::uint64_t first, std::uint64_t count) {
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    PublicRandom random(seed);
+    const auto& [dtype, precision] = types[random.below(4)];
+    const int largest = dtype == Dtype::f64 ? 900 : 110;
+    const Setting s{.dtype = dtype,
+                    .precision = precision,
+                    .bound = power(1, static_cast<int>(random.below(201)) - 100),
+                    .kind = kinds[random.below(5)],
+                    .norm_method = methods[random.below(3)],
+                    .passes = random.below(2) == 0 ? ClipPasses::one : ClipPasses::two,
+                    .rows = up_to(random, 3)};
+    INFO("seed " << seed);
+    check(any_form(random), s,
+          {"random", any_values(random, largest), any_values(random, largest)});
+  }
+  SUCCEED();
+}
+
+TEST_CASE("a unit of random numbers of all sizes moves the sum by at most the sensitivity") {
+  check_random(0, 300);
+}
+
+TEST_CASE("many units of random numbers of all sizes move it by no more", "[nightly]") {
+  check_random(1000, 100'000);
+}
+
 // Rounding grows with the number of positions: the numbers of each case round alike in every form.
 void check_long(const std::vector<Form>& forms) {
   for (const Form& form : forms) {
@@ -229,6 +284,7 @@ void check_long(const std::vector<Form>& forms) {
       }
     }
   }
+  SUCCEED();
 }
 
 TEST_CASE("a unit of many positions moves the sum by at most the sensitivity", "[gate]") {
