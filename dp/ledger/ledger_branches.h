@@ -13,6 +13,7 @@ namespace sotto {
 // The lines that follow one another, by their checksums, from a first line on, wherever in the file
 // they stand.
 struct LedgerBranches {
+  // A line of the file.
   struct Line {
     std::int64_t after = -1;   // the number of the line that it follows; 0: a first line; -1: none
     std::int64_t repeats = 0;  // the number of an earlier line of the same text; 0: none
