@@ -58,11 +58,15 @@ void add_gram_of_patches(const Form& f, const Form& g, const Tensor& y) {
       images ? chunk_samples(f.device(),
                              static_cast<std::size_t>(patch_values(*images)) * size_of(f.dtype()))
              : std::max<std::int64_t>(n, 1);
+  const auto factors = [in_f64 = has_f64_gram(f)](const Form& part, std::int64_t group) {
+    const Outer y = group_factors(part, group);
+    return in_f64 ? Outer{to_dtype(y.b, Dtype::f64), to_dtype(y.a, Dtype::f64)} : y;
+  };
   for (std::int64_t group = 0; group < groups; ++group) {
     for (std::int64_t at = 0; at < n; at += step) {
       const std::int64_t end = std::min(n, at + step);
-      const Outer left = group_factors(f.slice(at, end), group);
-      const Outer right = &f == &g ? left : group_factors(g.slice(at, end), group);
+      const Outer left = factors(f.slice(at, end), group);
+      const Outer right = &f == &g ? left : factors(g.slice(at, end), group);
       const Tensor part = Tensor::empty({end - at}, Dtype::f64, y.device());
       gram_dot(left, right, part);
       axpby(1, part, 1, y.slice(0, at, end));
@@ -83,7 +87,7 @@ void write_gram(const Form& f, const Form& g, const Tensor& y) {
   if (u && v) return gram_dot(*u, *v, y);
   device.fill(0, y.view());
   const auto* p = f.as<Patches>();
-  const bool by_pixels = p && &f == &g && pixel_products_are_cheaper(*p);
+  const bool by_pixels = p && &f == &g && !has_f64_gram(f) && pixel_products_are_cheaper(*p);
   if (!by_pixels || !device.conv_gram_norms(p->dy.view(), p->x.view(), p->window, y.view()))
     add_gram_of_patches(f, g, y);
 }
@@ -185,6 +189,14 @@ Tensor squared_norms(const Tensor& x) {
 }
 
 Tensor squared_image_norms(const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); }
+
+bool has_f64_gram(const Form& form) {
+  constexpr std::int64_t narrow = 128;
+  const auto* f = form.as<Patches>();
+  if (!f || form.device() != cpu || form.dtype() != Dtype::f32) return false;
+  const std::int64_t patch = f->x.size(1) * f->window.positions();
+  return (patch + f->dy.size(1)) / f->window.groups <= narrow;
+}
 
 PerSampleGrad in_f64(const PerSampleGrad& f) {
   return {f.form_data().in_type(Dtype::f64), f.shape()};

@@ -28,6 +28,10 @@ Tensor squared_norms(const Tensor& x);
 Tensor squared_image_norms(const Tensor& x);
 Tensor square_root(const Tensor& x);
 
+// True if Gram products of these images are computed in f64, which costs little where patches and
+// outputs are narrow.
+bool has_f64_gram(const Form& form);
+
 PerSampleGrad in_f64(const PerSampleGrad& f);
 
 }  // namespace sotto::detail

@@ -18,8 +18,8 @@ namespace {
 
 // Convolutions summed by Winograd tiles err by up to 9 * 2^-23 |dy| |x|, even for one tile (found
 // by a search). Winograd needs a 3 x 3 window, whose bound is 3 (2 T + 2) 2^-24 |dy| |x|: with at
-// least this many positions T it is more than twenty times the error.
-constexpr double min_tiled_positions = 64;
+// least this many positions T it is more than five times the error.
+constexpr double min_tiled_positions = 16;
 // Values beyond it may overflow within a tile although no result of the tile does.
 constexpr double max_tiled = 0x1p100;
 // The rounding of one of T^2 terms that are added in f64, on sixteen running sums or more. Gram
@@ -203,7 +203,7 @@ double gram_rounding(const Form& form) {
   };
   if (const auto* f = form.as<Outer>()) return lost(f->a.size(2), f->b.size(2), gram_chain, 0);
   const auto* p = form.as<Patches>();
-  if (!p) return 0;
+  if (!p || has_f64_gram(form)) return 0;
   const std::int64_t taps = p->window.positions(), groups = p->window.groups;
   return lost(p->x.size(1) / groups * taps, p->dy.size(1) / groups, product_chain, taps);
 }

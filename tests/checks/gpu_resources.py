@@ -22,7 +22,7 @@ ALLOWED = {
     "ScoreWeights": LIMIT._replace(registers=100, stack=8),
     "GradientDotParts": LIMIT._replace(registers=128),
     "ClipSample": LIMIT._replace(stack=16, spills=40),
-    "BoundTerms": LIMIT._replace(registers=72),
+    "BoundTerms": LIMIT._replace(registers=74),
     "AddRoundedColumns": LIMIT._replace(stack=8, spills=40),
     "DecideGroup": LIMIT._replace(registers=73, stack=128),
     "Normalize": LIMIT._replace(stack=8, spills=32),

@@ -112,6 +112,11 @@ Var attended(GraphStep& s) {
   return attention(q, k, v, masks, options);
 }
 
+Var hidden_by_mask(GraphStep& s) {
+  const Shape shape{s.size()};
+  return where(score_mask(s.hidden(shape)), s.input(shape), s.input(shape));
+}
+
 Var attention_weights_of(GraphStep& s) {
   const std::int64_t b = s.size();
   const Var q = s.input({s.size(), 2});
@@ -226,6 +231,7 @@ const FuzzedOp structures[] = {
      }},
     {"attention", attended},
     {"attention_weights", attention_weights_of},
+    {"score_mask", hidden_by_mask},
     {"multihead_attention", multihead<nn::multihead_attention>},
     {"multihead_attention_weights", multihead<nn::multihead_attention_weights>},
     {"add_sinusoidal_positions", [](GraphStep& s) { return nn::add_sinusoidal_positions(s.x(3)); }},

@@ -59,8 +59,10 @@ Clipped clip(Device device, const std::vector<Batch>& parts, const How& how) {
   return {flat(clipper.sums_for_tests()), clipper.statistics()};
 }
 
-void check_same(const Clipped& got, const Clipped& expected) {
-  const double close = tolerance(Dtype::f32);
+// Gram products of narrow images are in f64 on a CPU alone, and norms hold what they may lose.
+constexpr double with_images = 1e-4;
+
+void check_same(const Clipped& got, const Clipped& expected, double close = tolerance(Dtype::f32)) {
   CHECK(distance(got.sums, expected.sums) < close);
   REQUIRE(got.statistics.norms.size() == expected.statistics.norms.size());
   for (std::size_t group = 0; group < got.statistics.norms.size(); ++group) {
@@ -68,7 +70,8 @@ void check_same(const Clipped& got, const Clipped& expected) {
     REQUIRE(got.statistics.norms[group].size() == norms.size());
     for (std::size_t n = 0; n < norms.size(); ++n) {
       const double norm = got.statistics.norms[group][n];
-      CHECK((norm == Approx(norms[n]).epsilon(close) || std::isnan(norm) == std::isnan(norms[n])));
+      CHECK(
+          (norm == Approx(norms[n]).epsilon(close) || (std::isnan(norm) && std::isnan(norms[n]))));
       CHECK(got.statistics.factors[group][n] ==
             Approx(expected.statistics.factors[group][n]).epsilon(close));
     }
@@ -186,7 +189,7 @@ TEST_CASE(
     const std::vector<Batch> parts{random_batch(5, random), random_batch(4, random)};
     const auto same = [&](const How& how) {
       CAPTURE(static_cast<int>(how.rule.kind), static_cast<int>(how.norm_method), how.by_parameter);
-      check_same(clip(device, parts, how), clip(cpu, parts, how));
+      check_same(clip(device, parts, how), clip(cpu, parts, how), with_images);
     };
     for (const auto kind : kinds) same({.rule = {kind}});
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
@@ -208,7 +211,7 @@ TEST_CASE("a GPU clips units of several rows as the CPU does") {
       for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
         const How how{.passes = passes,
                       .units = Grouping{.unit_of_row = {2, 0, -1, 2, 0}, .units = 3, .mean = mean}};
-        check_same(clip(device, parts, how), clip(cpu, parts, how));
+        check_same(clip(device, parts, how), clip(cpu, parts, how), with_images);
       }
     }
   });
@@ -248,7 +251,7 @@ TEST_CASE("hostile samples are left out on a GPU as on the CPU, and spoil no sum
         poison(parts[1], 2, value);
         const How how{.passes = passes};
         const Clipped got = clip(device, parts, how);
-        check_same(got, clip(cpu, parts, how));
+        check_same(got, clip(cpu, parts, how), with_images);
         for (const double v : got.sums) REQUIRE(std::isfinite(v));
       }
     }

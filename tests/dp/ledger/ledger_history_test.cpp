@@ -281,6 +281,7 @@ TEST_CASE("a batch of another population than the ledger's is refused") {
     sampler.resume_from(ledger.next_draw());
     SampledBatch draw = sampler.draw();
     CHECK(draw.population() == sampler.population());
+    clipper.begin(draw);
     clipper.add_zeros(std::ssize(draw.units()));
     mechanism.release(clipper.finish(std::move(draw)), ledger);
   };

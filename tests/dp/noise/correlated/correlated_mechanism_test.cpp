@@ -111,8 +111,10 @@ std::vector<double> third_release(double scale) {
   for (int t = 0; t < 3; ++t) {
     Tape tape({.private_data = true});
     const Var x = tape.input(Tensor::from({0.3 * scale, -0.2 * scale}, {1, 2}, Dtype::f64));
+    SampledBatch draw = sampler.draw();
+    clipper.begin(draw);
     clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
-    const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+    const NoisyGradient released = mechanism.release(clipper.finish(std::move(draw)), ledger);
     values = released.gradients()[0].second.to_vector<double>();
   }
   return values;
