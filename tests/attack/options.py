@@ -24,7 +24,7 @@ class Options:
         commands += [[world.privacy_budget, verb] for verb in ("noise", "steps", "batch", "compare")]
         commands += [[world.privacy_budget, "inspect", LEDGER]]
         for command in commands:
-            program = command[:2] if command[0] == world.privacy_budget else command[:1]
+            program = command[:1] if command[1:2] == [] or command[1].startswith("-") else command[:2]
             base = command if len(command) > 2 else [*command, "--delta", "1e-5"]
             for option, takes_value in self.options_of(program):
                 self.option(base, option, takes_value)

@@ -13,7 +13,8 @@ import tempfile
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "samples"))
 from programs import charged, read_checkpoint, read_tensors, run_program, state_of
 
-PROGRAMS = ("mnist", "audit", "tune", "memory_profile", "memory_tour", "privacy_budget", "devices")
+PROGRAMS = ("mnist", "tabular", "images", "text", "reweight", "audit", "tune", "memory_profile", "memory_tour",
+            "privacy_budget", "devices")
 HANG = 60  # seconds, of programs that take less than one
 
 
@@ -48,8 +49,13 @@ class World:
 
     def writers(self):
         """Each program that writes files: how it is called, and its options for them."""
+        few = ["--train-size", "200", "--test-size", "20", "--batch-size", "32", "--threads", "1",
+               "--noise-multiplier", "2", "--steps", "2"]
+        trainings = [[self.tabular, "train"], [self.images, "train"], [self.text, "train"],
+                     [self.reweight, "--clean", "20", "--clean-batch", "8"]]
         return [
             (self.training(), ("--report", "--json")),
+            *[([*command, *few], ("--report", "--json")) for command in trainings],
             ([self.audit, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40",
               "--threads", "1"], ("--report", "--json")),
             ([self.memory_profile, "--batch-size", "2", "--threads", "1"], ("--report", "--json")),
