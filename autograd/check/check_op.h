@@ -53,8 +53,7 @@ struct CheckOptions {
 
 // Checks these laws on random instances:
 // - each gradient, of arguments and parameters, is the derivative of the value;
-// - a sample's output and gradients equal those of running it alone, with `exact` to the last bit,
-//   if samples are the first axis of all arguments;
+// - a sample's output and gradients equal those of running it alone, with `exact` to the last bit;
 // - if one argument is batched and all others are shared, the result is batched, or the function
 //   refuses: an argument with rows that is read beside shared ones alone would count as public;
 // - a batch without samples works, with sums of zero;

@@ -31,8 +31,8 @@ struct NormEstimate {
   // What Gram products may lose of squared norms, whether or not they are computed so: the method
   // may depend on other samples. Undefined: 0, or part of the squares.
   Tensor lost = {};
-  // Of the factors that the bounds are of: the positions, and the most that are added one after the
-  // other (TermBounds).
+  // The positions of the factors in these bounds, and the most that are added one after the other
+  // (TermBounds).
   double positions = 1, chain = 0;
 };
 

@@ -1,5 +1,5 @@
-// What decides a run's results, as names and values for people: ranks compare it, and so does a run
-// that continues from a checkpoint.
+// The settings and data that decide a run's results, as names and values for people. Ranks compare
+// them, and so does a run that continues from a checkpoint.
 #pragma once
 
 #include <cstddef>

@@ -81,7 +81,7 @@ class Links {
   std::int64_t tries_ = 0;
 };
 
-// Of a copy, the rest of an epoch that was charged before the copy was made is charged again.
+// Each copy is charged again for the rest of an epoch that was charged before the copy was made.
 EventCounts with_epochs(const EventCounts& counts) {
   EventCounts all = counts;
   for (const auto& [event, count] : counts) {

@@ -227,9 +227,9 @@ TEST_CASE("no epsilon is below that of a composition from the definitions, and n
   for (int k = 0; k < 5; ++k) check_setting(settings.next());
 }
 
-TEST_CASE("two thousand settings agree with a composition from the definitions", "[nightly]") {
+TEST_CASE("hundreds of settings agree with a composition from the definitions", "[nightly]") {
   Settings settings(2);
-  for (int k = 0; k < 2000; ++k) check_setting(settings.next());
+  for (int k = 0; k < 400; ++k) check_setting(settings.next());
 }
 
 }  // namespace sotto
