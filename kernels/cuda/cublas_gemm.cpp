@@ -140,10 +140,12 @@ class Matmul {
   void run(DeviceState& state, const cublasLtMatmulAlgo_t& algorithm, const View& a, const View& b,
            double beta, const View& c) const {
     const Scalar one = 1, old = static_cast<Scalar>(beta);
-    cublas_check(call_, "cublasLtMatmul",
-                 cublasLtMatmul(state.cublas(), description_.get(), &one, b.data, b_.get(), a.data,
-                                a_.get(), &old, c.data, c_.get(), c.data, c_.get(), &algorithm,
-                                state.workspace(), DeviceState::workspace_bytes, state.stream()));
+    const auto enqueue = [&](void* workspace) {
+      return cublasLtMatmul(state.cublas(), description_.get(), &one, b.data, b_.get(), a.data,
+                            a_.get(), &old, c.data, c_.get(), c.data, c_.get(), &algorithm,
+                            workspace, DeviceState::workspace_bytes, state.stream());
+    };
+    cublas_check(call_, "cublasLtMatmul", state.workspace().use(enqueue));
   }
 
  private:

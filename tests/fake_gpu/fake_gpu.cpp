@@ -53,9 +53,9 @@ class Gpu final : public PretendedStream {
               for (const View* view : views) use(*view);
               return nullptr;
             },
-            [this](std::function<void()> work, bool launch) {
-              if (launch && capturing) return capturing->push_back(std::move(work));
-              if (launch) count_launch();
+            [this](std::function<void()> work, Asked asked) {
+              if (asked != Asked::bytes && capturing) return capture(std::move(work), asked);
+              if (asked == Asked::launch) count_launch();
               add(std::move(work));
             })) {}
 
@@ -106,6 +106,14 @@ class Gpu final : public PretendedStream {
   static std::recursive_mutex& mutex() {
     static std::recursive_mutex mutex;
     return mutex;
+  }
+  // Launches of one product are one in captured work.
+  static void capture(std::function<void()> work, Asked asked) {
+    if (asked == Asked::launch) return capturing->push_back(std::move(work));
+    capturing->back() = [first = std::move(capturing->back()), work = std::move(work)] {
+      first();
+      work();
+    };
   }
   void use(const View& view) {
     if (view.data == nullptr || view.numel() == 0) return;

@@ -26,6 +26,7 @@
 #include "kernels/cuda/unary.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
+#include "tests/fake_gpu/shared_workspace.h"
 #include "tests/fake_gpu/tf32_factor.h"
 #include "tests/support/host_attention.h"
 
@@ -129,10 +130,11 @@ void record_product(const View& a, const View& c) {
 }
 
 // Counts work as a launch and does it, or hands it on.
-void launch(const OnLaunch& on_launch, const char* kernel, std::function<void()> work) {
-  if (dry()) recorded_work().back().kernels.push_back(kernel);
-  if (on_launch) return on_launch(std::move(work), true);
-  count_launch();
+void launch(const OnLaunch& on_launch, const char* kernel, std::function<void()> work,
+            Asked asked = Asked::launch) {
+  if (dry() && asked == Asked::launch) recorded_work().back().kernels.push_back(kernel);
+  if (on_launch) return on_launch(std::move(work), asked);
+  if (asked == Asked::launch) count_launch();
   work();
 }
 
@@ -173,10 +175,11 @@ class LaunchedAttention final : public AttentionPlan {
 
 class HostExec {
  public:
-  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, const OnLaunch& on_launch,
-           bool tf32)
+  HostExec(Device device, Backend& products, SharedWorkspace& workspace, std::shared_ptr<void> guard,
+           const OnLaunch& on_launch, bool tf32)
       : device_(device),
         products_(products),
+        workspace_(workspace),
         guard_(std::move(guard)),
         on_launch_(on_launch),
         tf32_(tf32),
@@ -200,7 +203,7 @@ class HostExec {
     const auto* const first = static_cast<const std::byte*>(from);
     on_launch_([to, copy = std::vector(
                         first, first + bytes)] { std::memcpy(to, copy.data(), copy.size()); },
-               false);
+               Asked::bytes);
   }
   // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
@@ -210,17 +213,17 @@ class HostExec {
   void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
     record_product(a, c);
     for_parts_of_batch(a, b, c, [&](View x, View y, View z) {
-      launch("product", [products = &products_, x, y, beta, z, tf32] {
+      launch_product(z, [=, products = &products_](const View& to) {
         products->gemm(Tf32Factor(*products, x, tf32).view(), Tf32Factor(*products, y, tf32).view(),
-                       beta, z);
+                       beta, to);
       });
     });
   }
   void affine(const View& a, const View& b, const View& bias, const View& c) const {
     record_product(a, c);
-    launch("product", [products = &products_, a, b, bias, c, tf32 = tf32_] {
+    launch_product(c, [=, products = &products_, tf32 = tf32_](const View& to) {
       products->affine(Tf32Factor(*products, a, tf32).view(), Tf32Factor(*products, b, tf32).view(),
-                       bias, c);
+                       bias, to);
     });
   }
   // Small, so that work is split into chunks, or a GPU's.
@@ -249,9 +252,15 @@ class HostExec {
   void launch(const char* kernel, std::function<void()> work) const {
     sotto::launch(on_launch_, kernel, std::move(work));
   }
+  void launch_product(const View& y, const std::function<void(const View& y)>& f) const {
+    workspace_.product(products_, y, f, [this](std::function<void()> work, Asked asked) {
+      sotto::launch(on_launch_, "product", std::move(work), asked);
+    });
+  }
 
   Device device_;
   Backend& products_;
+  SharedWorkspace& workspace_;
   std::shared_ptr<void> guard_;
   const OnLaunch& on_launch_;
   bool tf32_;
@@ -314,8 +323,8 @@ class HostBackend final : public DeviceBackend<HostExec> {
       recorded_work().push_back({.name = name});
       for (const View* view : views) record(bytes_of(*view), 0, view->dtype);
     }
-    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr, on_launch_,
-                    tf32_ && !NoTf32Scope::wanted());
+    return HostExec(device_, products_, workspace_, on_call_ ? on_call_(views) : nullptr,
+                    on_launch_, tf32_ && !NoTf32Scope::wanted());
   }
 
  private:
@@ -337,6 +346,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
 
   Device device_;
   Backend& products_;
+  SharedWorkspace workspace_;
   OnCall on_call_;
   OnLaunch on_launch_;
   bool tf32_ = tf32_used();

@@ -18,9 +18,11 @@ using OnCall = std::function<std::shared_ptr<void>(std::initializer_list<const V
 
 // Work asked of a device, to be done later.
 using Launches = std::vector<std::function<void()>>;
-// Takes a piece of work, to be done later; `launch` is false for a copy of the host's bytes.
-// Without it work is done at once.
-using OnLaunch = std::function<void(std::function<void()> work, bool launch)>;
+// A piece of work: a launch, a further launch of a product, which is not counted, or a copy of the
+// host's bytes.
+enum class Asked { launch, further_launch, bytes };
+// Takes a piece of work, to be done later. Without it work is done at once.
+using OnLaunch = std::function<void(std::function<void()> work, Asked asked)>;
 
 // What one primitive asks of a device.
 struct PrimitiveWork {

@@ -28,12 +28,17 @@ void device_failed(const Call& call, const char* function, const std::string& re
 }
 
 DeviceState::DeviceState(int index, int ordinal)
-    : device_{DeviceKind::cuda, index}, ordinal_(ordinal) {
+    : device_{DeviceKind::cuda, index}, ordinal_(ordinal), workspace_(new_workspace()) {
   const Call call("start", device_);
-  use();
   for (cudaStream_t* stream : {&stream_, &copies_})
     cuda_check(call, "cudaStreamCreate", cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
-  cuda_check(call, "cudaMalloc", cudaMalloc(&workspace_, workspace_bytes));
+}
+
+void* DeviceState::new_workspace() const {
+  use();
+  void* data = nullptr;
+  cuda_check(Call("start", device_), "cudaMalloc", cudaMalloc(&data, workspace_bytes));
+  return data;
 }
 
 cublasLtContext* DeviceState::cublas() {

@@ -12,6 +12,7 @@
 
 #include "core/device.h"
 #include "core/view.h"
+#include "kernels/cuda/runtime/library_workspace.h"
 
 struct cublasLtContext;
 
@@ -63,17 +64,18 @@ class DeviceState {
   // Makes this GPU the calling thread's current device.
   void use() const;
   cublasLtContext* cublas();
-  // The workspace of the libraries; calls run one after the other, so that one block serves all.
-  void* workspace() const { return workspace_; }
+  LibraryWorkspace& workspace() { return workspace_; }
   static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
  private:
+  void* new_workspace() const;
+
   Device device_;
   int ordinal_;
+  LibraryWorkspace workspace_;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
   cudaStream_t capture_stream_ = nullptr;  // shared by captures, which run one after the other
   std::mutex capturing_;
-  void* workspace_ = nullptr;
   cublasLtContext* cublas_ = nullptr;
 };
 
