@@ -222,6 +222,31 @@ TEST_CASE("many arrays become zeros, and nothing beside them") {
   });
 }
 
+TEST_CASE("a rounded term is that of the rounded product, on every device") {
+  // Exactly, the products are more than half a spacing; rounded to f64 they are half of one.
+  std::vector<double> weights;
+  std::vector<float> factors;
+  for (int factor = 3; factor < 200; factor += 2) {
+    const double weight = 0.5 / factor;
+    if (weight * factor != 0.5 || std::fma(weight, factor, -0.5) <= 0) continue;
+    weights.push_back(weight);
+    factors.push_back(static_cast<float>(factor));
+  }
+  const std::int64_t samples = std::ssize(weights);
+  CHECK(samples > 20);
+  const Tensor w = Tensor::from(weights, {samples}), x = Tensor::from(factors, {samples, 1});
+  on_each([&] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      const Tensor sum = full({1}, 0, Dtype::f64), rows = to_dtype(x, dtype);
+      backend(cpu).add_rounded(rows.view(), w.view(), 1, sum.view());
+      CHECK(sum.item() == 0);
+      backend(cpu).add_all_rounded(std::vector<RoundedRows>{{rows.view(), 1, sum.view()}},
+                                   w.view());
+      CHECK(sum.item() == 0);
+    }
+  });
+}
+
 TEST_CASE("rows of several arrays have the norms, and the rounded sums, of one array at a time") {
   on_each([] {
     Random random(13);
