@@ -57,7 +57,7 @@ struct Allocator::State {
   bool allowed(std::size_t size) const;
   void* take(AllocationPool* pool, std::size_t size);
   void* take_cached(FreeBlocks& free, std::size_t size);
-  void* take_new(std::size_t size);
+  void* take_new(AllocationPool* pool, std::size_t size);
   void hand_out(void* address, const Block& block);
   void cache(FreeBlocks& free, std::size_t size, void* address) noexcept;
   void give_back(std::size_t bytes);
@@ -97,15 +97,16 @@ void* Allocator::State::take_cached(FreeBlocks& free, std::size_t size) {
   return address;
 }
 
-void* Allocator::State::take_new(std::size_t size) {
+// For a pool, nothing is given back to the system: a device may be capturing work.
+void* Allocator::State::take_new(AllocationPool* pool, std::size_t size) {
   statistics.unusable = std::max(statistics.unusable, statistics.cached);
   const std::size_t held = statistics.current + statistics.cached + size;
-  if (limit != 0 && held > limit) give_back(held - limit);
-  // Only blocks of pools are still cached here; they cannot be given back.
+  if (limit != 0 && held > limit && !pool) give_back(held - limit);
+  // Blocks of pools may still be cached here; they cannot be given back.
   const bool room = limit == 0 || statistics.current + statistics.cached + size <= limit;
   if (!room && !LimitExemption::holds()) return nullptr;
   void* address = source.allocate(size);
-  if (address || statistics.cached == 0) return address;
+  if (address || statistics.cached == 0 || pool) return address;
   give_back(statistics.cached);
   return source.allocate(size);
 }
@@ -113,7 +114,7 @@ void* Allocator::State::take_new(std::size_t size) {
 void* Allocator::State::take(AllocationPool* pool, std::size_t size) {
   void* address = pool ? take_cached(pool->free_, size) : nullptr;
   if (!address) address = take_cached(free_blocks, size);
-  return address ? address : take_new(size);
+  return address ? address : take_new(pool, size);
 }
 
 // Returns at least `bytes` cached bytes to the system, the largest blocks first.

@@ -43,10 +43,9 @@ Capture::~Capture() = default;
 void Capture::add(const std::function<void()>& work) {
   check(!current, "capture: inside of another capture");
   CudaRuntime& runtime = cuda_runtime();
-  // Under a limit new blocks push cached ones out, for which the device would have to be waited
-  // for.
-  Allocator& memory = allocator(device_);
-  if (memory.limit() != 0) memory.release_cached();
+  // New blocks may need the memory of cached ones. Giving these back waits for the device, so that
+  // it is done before and not while work is captured.
+  allocator(device_).release_cached();
   runtime.begin_capture(device_.index);
   try {
     const Running running(*this);

@@ -134,6 +134,23 @@ TEST_CASE("a capture under a limit does not give back memory, for which it would
   });
 }
 
+TEST_CASE("a capture for which memory does not suffice gives none back") {
+  for_each_gpu([](Device device) {
+    const Tensor x = counted(100, 0, device);
+    Tensor y;
+    Capture capture(device);
+    const auto work = [&] {
+      std::jthread([&] { counted(7000, 0, device); }).join();  // cached, by another thread
+      constexpr std::int64_t too_many = std::int64_t{1} << 38;
+      CHECK_THROWS_AS(Tensor::empty({too_many}, Dtype::f32, device), OutOfMemory);
+      y = scale(x, 2);
+    };
+    CHECK_NOTHROW(capture.add(work));
+    capture.replay(0);
+    CHECK(y.select(0, 7).item() == 14);
+  });
+}
+
 TEST_CASE("other threads work on while one captures") {
   for_each_gpu([](Device device) {
     const Tensor x = counted(100, 0, device), y = zeros({100}, Dtype::f32, device),
