@@ -1,16 +1,17 @@
 // Compiles copies, fills and the elementwise primitives of two or more operands for GPUs.
 #include "kernels/cuda/cuda_elementwise.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/runtime/execution.cuh"
 
 namespace sotto {
 
-bool has_code_for_device() {
+int oldest_code() { return std::min({__CUDA_ARCH_LIST__}) / 10; }
+
+cudaError_t find_code() {
   cudaFuncAttributes attributes;
-  const bool there =
-      cudaFuncGetAttributes(&attributes, run_each<PackedFill<std::uint32_t>>) == cudaSuccess;
-  cudaGetLastError();  // clears the error, which is reported only once
-  return there;
+  return cudaFuncGetAttributes(&attributes, run_each<PackedFill<std::uint32_t>>);
 }
 
 template void DeviceBackend<CudaExec>::fill(double, View);

@@ -25,6 +25,7 @@ class CapturedGraph final : public CapturedLaunches {
   CapturedGraph& operator=(const CapturedGraph&) = delete;
   ~CapturedGraph() override {
     // An error here comes from earlier work, and the next call reports it.
+    state_.select();
     cudaStreamSynchronize(state_.main_stream());
     cudaGraphExecDestroy(work_);
   }

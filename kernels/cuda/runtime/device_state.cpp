@@ -52,8 +52,6 @@ cublasLtContext* DeviceState::cublas() {
   return cublas_;
 }
 
-void DeviceState::use() const {
-  cuda_check(Call("use", device_), "cudaSetDevice", cudaSetDevice(ordinal_));
-}
+void DeviceState::use() const { cuda_check(Call("use", device_), "cudaSetDevice", select()); }
 
 }  // namespace sotto

@@ -63,6 +63,8 @@ class DeviceState {
   std::unique_ptr<CapturedLaunches> end_capture();
   // Makes this GPU the calling thread's current device.
   void use() const;
+  // The same without an exception.
+  cudaError_t select() const noexcept { return cudaSetDevice(ordinal_); }
   cublasLtContext* cublas();
   LibraryWorkspace& workspace() { return workspace_; }
   static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
@@ -79,7 +81,10 @@ class DeviceState {
   cublasLtContext* cublas_ = nullptr;
 };
 
-// Returns whether this build has kernels for the current device. Defined in cuda_elementwise.cu.
-bool has_code_for_device();
+// The oldest compute capability for which this build has code: 90 for 9.0. Defined in
+// cuda_elementwise.cu.
+int oldest_code();
+// Success if this build has kernels for the current device, which gets a context.
+cudaError_t find_code();
 
 }  // namespace sotto

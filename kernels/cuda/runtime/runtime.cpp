@@ -34,7 +34,10 @@ class DeviceMemory final : public RawMemory {
     cuda_check(Call("allocate", state_.device()), "cudaMalloc", status);
     return address;
   }
-  void release(void* address) noexcept override { forget_failure(cudaFree(address)); }
+  void release(void* address) noexcept override {
+    forget_failure(state_.select());
+    forget_failure(cudaFree(address));
+  }
 
  private:
   const DeviceState& state_;
@@ -55,7 +58,10 @@ class PinnedMemory final : public RawMemory {
     cuda_check(Call("allocate pinned memory", state_.device()), "cudaHostAlloc", status);
     return address;
   }
-  void release(void* address) noexcept override { forget_failure(cudaFreeHost(address)); }
+  void release(void* address) noexcept override {
+    forget_failure(state_.select());
+    forget_failure(cudaFreeHost(address));
+  }
 
  private:
   const DeviceState& state_;
@@ -64,8 +70,8 @@ class PinnedMemory final : public RawMemory {
 class StreamEvent final : public DeviceEvent {
  public:
   // Records an event on the stream. A thread that waits for it sleeps.
-  StreamEvent(const DeviceState& state, cudaStream_t stream) : device_(state.device()) {
-    const Call call("record", device_);
+  StreamEvent(const DeviceState& state, cudaStream_t stream) : state_(state) {
+    const Call call("record", state.device());
     state.use();
     cuda_check(call, "cudaEventCreate",
                cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | cudaEventBlockingSync));
@@ -75,13 +81,16 @@ class StreamEvent final : public DeviceEvent {
   }
   StreamEvent(const StreamEvent&) = delete;
   StreamEvent& operator=(const StreamEvent&) = delete;
-  ~StreamEvent() override { cudaEventDestroy(event_); }
+  ~StreamEvent() override {
+    state_.select();
+    cudaEventDestroy(event_);
+  }
 
   cudaEvent_t get() const { return event_; }
-  Device device() const { return device_; }
+  const DeviceState& state() const { return state_; }
 
  private:
-  Device device_;
+  const DeviceState& state_;
   cudaEvent_t event_ = nullptr;
 };
 
@@ -189,17 +198,21 @@ class Runtime final : public CudaRuntime {
   }
 
   void synchronize(const DeviceEvent& event) override {
-    cuda_check(Call("synchronize", recorded(event).device()), "cudaEventSynchronize",
+    const DeviceState& state = recorded(event).state();
+    state.use();
+    cuda_check(Call("synchronize", state.device()), "cudaEventSynchronize",
                cudaEventSynchronize(recorded(event).get()));
   }
 
   bool reached(const DeviceEvent& event) override {
+    const DeviceState& state = recorded(event).state();
+    state.use();
     const cudaError_t status = cudaEventQuery(recorded(event).get());
     if (status == cudaErrorNotReady) {
       cudaGetLastError();  // or the next launch would report it
       return false;
     }
-    cuda_check(Call("query", recorded(event).device()), "cudaEventQuery", status);
+    cuda_check(Call("query", state.device()), "cudaEventQuery", status);
     return true;
   }
 
@@ -223,14 +236,14 @@ class Runtime final : public CudaRuntime {
 
  private:
   void take(int ordinal, std::string& reason) {
+    // Asks for properties alone: a context takes some hundred MB of the GPU.
     cudaDeviceProp properties{};
-    const cudaError_t status = cudaGetDeviceProperties(&properties, ordinal);
-    if (status != cudaSuccess || cudaSetDevice(ordinal) != cudaSuccess) {
+    if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess) {
       reason = fmt::format("device {}: {}", ordinal, cudaGetErrorString(cudaGetLastError()));
       return;
     }
     const std::string capability = fmt::format("{}.{}", properties.major, properties.minor);
-    if (!has_code_for_device()) {
+    if (10 * properties.major + properties.minor < oldest_code()) {
       reason = fmt::format("{} is too old: this build has no code for compute capability {}",
                            properties.name, capability);
       return;
@@ -247,7 +260,12 @@ class Runtime final : public CudaRuntime {
     const auto at = static_cast<std::size_t>(index);
     check(index >= 0 && at < gpus_.size(), "cuda: device {} of {}", index, gpus_.size());
     const std::lock_guard lock(creating_);
-    if (!gpus_[at]) gpus_[at] = std::make_unique<Gpu>(index, ordinals_[at]);
+    if (!gpus_[at]) {
+      const Call call("start", infos_[at].device);
+      cuda_check(call, "cudaSetDevice", cudaSetDevice(ordinals_[at]));
+      cuda_check(call, "code for this GPU", find_code());
+      gpus_[at] = std::make_unique<Gpu>(index, ordinals_[at]);
+    }
     return *gpus_[at];
   }
 
