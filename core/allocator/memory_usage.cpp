@@ -66,9 +66,11 @@ MemoryKind max_kind(const MemoryLabel& wanted, std::size_t bytes,
 
 std::string report(std::size_t requested, const MemoryLabel& wanted, std::size_t limit,
                    const MemoryStatistics& statistics, const std::vector<LabelledUsage>& live) {
+  const std::string wanted_bytes =
+      requested == 0 ? "the device's kernels and libraries" : fmt::format("{} bytes", requested);
   std::string text = fmt::format(
-      "allocate: no memory for {} bytes: {} in use, peak {}, {} cached, limit {}; wanted for {}",
-      requested, statistics.current, statistics.peak, statistics.cached,
+      "allocate: no memory for {}: {} in use, peak {}, {} cached, limit {}; wanted for {}",
+      wanted_bytes, statistics.current, statistics.peak, statistics.cached,
       limit == 0 ? "none" : std::to_string(limit), owner(wanted));
   const auto all = owners(live);
   for (std::size_t k = 0; k < std::min(listed, all.size()); ++k)

@@ -55,7 +55,7 @@ class Gpu final : public PretendedStream {
             },
             [this](std::function<void()> work, Asked asked) {
               if (asked != Asked::bytes && capturing) return capture(std::move(work), asked);
-              if (asked == Asked::launch) count_launch();
+              if (asked == Asked::launch) count_launch(device);
               add(std::move(work));
             })) {}
 
@@ -146,7 +146,7 @@ class Captured final : public CapturedLaunches {
       : gpu_(gpu), launches_(std::make_shared<Launches>(std::move(launches))) {}
   ~Captured() override { gpu_.run(gpu_.asked()); }
   void replay() override {
-    count_launch();
+    count_launch(gpu_.device);
     gpu_.add([launches = launches_] {
       for (const auto& launch : *launches) launch();
     });
@@ -187,7 +187,7 @@ class Runtime final : public CudaRuntime {
     if (capturing && from_device != cpu) return capturing->push_back(work);
     const bool host = to_device == cpu || from_device == cpu;
     if (dry() && to_device == cpu) std::memset(to, 0, bytes);
-    if (!host) count_launch();
+    if (!host) count_launch(lead);
     gpu(lead.index).add(work);
     if (host) synchronize(lead.index);
   }
@@ -294,6 +294,12 @@ extern "C" __attribute__((visibility("default"))) void sotto_pretended_run(int g
 
 extern "C" __attribute__((visibility("default"))) void sotto_pretended_lose(int launch) {
   sotto::lost_launch = launch;
+}
+
+extern "C" __attribute__((visibility("default"))) void sotto_pretended_fill(std::int64_t first,
+                                                                            int times) {
+  sotto::full_launches().first = first;
+  sotto::full_launches().times = times;
 }
 
 extern "C" __attribute__((visibility("default"))) void sotto_pretended_fail(std::int64_t number) {

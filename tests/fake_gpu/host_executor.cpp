@@ -134,7 +134,7 @@ void launch(const OnLaunch& on_launch, const char* kernel, std::function<void()>
             Asked asked = Asked::launch) {
   if (dry() && asked == Asked::launch) recorded_work().back().kernels.push_back(kernel);
   if (on_launch) return on_launch(std::move(work), asked);
-  if (asked == Asked::launch) count_launch();
+  if (asked == Asked::launch) count_launch(cpu);
   work();
 }
 
@@ -175,8 +175,8 @@ class LaunchedAttention final : public AttentionPlan {
 
 class HostExec {
  public:
-  HostExec(Device device, Backend& products, SharedWorkspace& workspace, std::shared_ptr<void> guard,
-           const OnLaunch& on_launch, bool tf32)
+  HostExec(Device device, Backend& products, SharedWorkspace& workspace,
+           std::shared_ptr<void> guard, const OnLaunch& on_launch, bool tf32)
       : device_(device),
         products_(products),
         workspace_(workspace),
@@ -353,32 +353,6 @@ class HostBackend final : public DeviceBackend<HostExec> {
 };
 
 }  // namespace
-
-bool dry() {
-  static const char* const wanted = std::getenv("SOTTO_PRETENDED_DRY");
-  return wanted != nullptr && std::string_view(wanted) == "1";
-}
-
-std::vector<PrimitiveWork>& recorded_work() {
-  static std::vector<PrimitiveWork> work;
-  return work;
-}
-
-std::atomic<std::int64_t>& launches_at_once() {
-  static std::atomic<std::int64_t> count = 0;
-  return count;
-}
-
-std::atomic<std::int64_t>& failing_launch() {
-  static std::atomic<std::int64_t> number = -1;
-  return number;
-}
-
-void count_launch() {
-  if (!recorded_work().empty()) ++recorded_work().back().launches;
-  if (launches_at_once()++ == failing_launch())
-    throw SystemFailure("pretended GPU: too many resources requested for launch");
-}
 
 std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call,
                                           OnLaunch on_launch) {

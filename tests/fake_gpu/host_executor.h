@@ -43,8 +43,15 @@ std::vector<PrimitiveWork>& recorded_work();
 std::atomic<std::int64_t>& launches_at_once();
 // The index of the launch that fails; below 0: none.
 std::atomic<std::int64_t>& failing_launch();
-// Counts a launch. Throws SystemFailure if it is the one that fails.
-void count_launch();
+// How many launches find no memory for their code, from number `first` on.
+struct FullLaunches {
+  std::atomic<std::int64_t> first = 0;
+  std::atomic<int> times = 0;
+};
+FullLaunches& full_launches();
+// Counts a launch on a device, which is asked for as on a GPU: again where there was no memory.
+// Throws OutOfMemory, and SystemFailure if it is the one that fails.
+void count_launch(Device device);
 
 // Allocates scratch from the allocator of `device`, and takes products from `products`.
 std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {},

@@ -52,6 +52,12 @@ inline bool lose_launch(int launch) {
   return lose != nullptr;
 }
 
+// Lets launches from number `first` since the process began on find no memory for their code,
+// `times` times.
+inline void fill_gpu(std::int64_t first, int times) {
+  pretended<void(std::int64_t, int)>("sotto_pretended_fill")(first, times);
+}
+
 // Makes launch number `number` since the process began fail with SystemFailure; below 0: none.
 inline void fail_launch(std::int64_t number) {
   pretended<void(std::int64_t)>("sotto_pretended_fail")(number);

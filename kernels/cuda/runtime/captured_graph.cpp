@@ -19,7 +19,8 @@ constinit thread_local const DeviceState* capturing = nullptr;
 class CapturedGraph final : public CapturedLaunches {
  public:
   CapturedGraph(const DeviceState& state, const Call& call, cudaGraph_t graph) : state_(state) {
-    cuda_check(call, "cudaGraphInstantiate", cudaGraphInstantiate(&work_, graph, 0));
+    cuda_check_with_room(call, "cudaGraphInstantiate",
+                         [&] { return cudaGraphInstantiate(&work_, graph, 0); });
   }
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
@@ -31,8 +32,8 @@ class CapturedGraph final : public CapturedLaunches {
   }
   void replay() override {
     state_.use();
-    cuda_check(Call("replay", state_.device()), "cudaGraphLaunch",
-               cudaGraphLaunch(work_, state_.main_stream()));
+    cuda_check_with_room(Call("replay", state_.device()), "cudaGraphLaunch",
+                         [&] { return cudaGraphLaunch(work_, state_.main_stream()); });
   }
 
  private:

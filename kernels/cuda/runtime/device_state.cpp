@@ -43,7 +43,8 @@ void* DeviceState::new_workspace() const {
 
 cublasLtContext* DeviceState::cublas() {
   if (!cublas_) {
-    const cublasStatus_t status = cublasLtCreate(&cublas_);
+    const cublasStatus_t status =
+        with_room(device_, CUBLAS_STATUS_ALLOC_FAILED, [this] { return cublasLtCreate(&cublas_); });
     if (status != CUBLAS_STATUS_SUCCESS) {
       cublas_ = nullptr;
       device_failed(Call("start", device_), "cublasLtCreate", cublasLtGetStatusString(status));

@@ -13,6 +13,7 @@
 #include "core/device.h"
 #include "core/view.h"
 #include "kernels/cuda/runtime/library_workspace.h"
+#include "kernels/cuda/runtime/room.h"
 
 struct cublasLtContext;
 
@@ -42,6 +43,17 @@ struct Call {
 inline void cuda_check(const Call& call, const char* function, cudaError_t status) {
   if (status != cudaSuccess) [[unlikely]]
     device_failed(call, function, cudaGetErrorString(status));
+}
+// The same for f(), a status, and once more where CUDA found no memory (room.h).
+template <class F>
+void cuda_check_with_room(const Call& call, const char* function, const F& f) {
+  const auto clear = [&f] {
+    const cudaError_t status = f();
+    if (status == cudaErrorMemoryAllocation) [[unlikely]]
+      cudaGetLastError();
+    return status;
+  };
+  cuda_check(call, function, with_room(call.device, cudaErrorMemoryAllocation, clear));
 }
 
 // A GPU in use, which lives as long as the process. Its work runs in order on one stream;

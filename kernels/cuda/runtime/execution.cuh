@@ -58,19 +58,19 @@ class CudaExec {
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
     if (count == 0) return;
-    run_each<<<blocks(count, block), block, 0, state_.stream()>>>(f, count);
-    launched();
+    launch([&] { run_each<<<blocks(count, block), block, 0, state_.stream()>>>(f, count); });
   }
   template <class F>
   void for_each_team(std::int64_t count, std::int64_t width, const F& f) const {
     constexpr std::int64_t widest_for_warp = 1024;
     if (count == 0) return;
-    if (width <= widest_for_warp) {
-      run_team<warp><<<blocks(count, block / warp), block, 0, state_.stream()>>>(f, count);
-    } else {
-      run_team<block><<<blocks(count, 1), block, 0, state_.stream()>>>(f, count);
-    }
-    launched();
+    launch([&] {
+      if (width <= widest_for_warp) {
+        run_team<warp><<<blocks(count, block / warp), block, 0, state_.stream()>>>(f, count);
+      } else {
+        run_team<block><<<blocks(count, 1), block, 0, state_.stream()>>>(f, count);
+      }
+    });
   }
   void copy(const void* from, void* to, std::size_t bytes) const {
     cuda_check(call_, "cudaMemcpyAsync",
@@ -111,7 +111,13 @@ class CudaExec {
     const std::int64_t wanted = (count + in_block - 1) / in_block;
     return static_cast<unsigned>(wanted < max ? wanted : max);
   }
-  void launched() const { cuda_check(call_, "launch", cudaGetLastError()); }
+  template <class F>
+  void launch(const F& f) const {
+    cuda_check_with_room(call_, "launch", [&f] {
+      f();
+      return cudaGetLastError();
+    });
+  }
 
   DeviceState& state_;
   Call call_;

@@ -89,6 +89,41 @@ Failures fail_everywhere(Training& training, const Ledger& ledger, std::int64_t 
 
 }  // namespace
 
+TEST_CASE("a launch without memory for its code comes again when the cache is given back",
+          "[gpu]") {
+  if (devices().size() < 2 || !pretended_counts()) return;
+  const Tensor x = full({10}, 2, Dtype::f32, gpu);
+  full({100'000}, 1, Dtype::f32, gpu);
+  const std::size_t cached = allocator(gpu).statistics().cached;
+  CHECK(cached >= 400'000);
+  fill_gpu(0, 1);
+  const Tensor y = add(x, x);
+  CHECK(allocator(gpu).statistics().cached < cached);
+  CHECK(values(y.to(cpu)) == std::vector<double>(10, 4));
+  fill_gpu(0, 2);
+  CHECK_THROWS_AS(add(x, x), OutOfMemory);
+  CHECK(values(add(x, x).to(cpu)) == std::vector<double>(10, 4));
+}
+
+TEST_CASE("a private step with too little memory for code goes on in smaller physical batches",
+          "[gpu]") {
+  if (devices().size() < 2 || !pretended_counts()) return;
+  Training training(false);
+  Ledger ledger;
+  Engine engine(
+      training.setup.model, training.optimizer, population, ledger,
+      {.noise_multiplier = 1, .logical_batch = population, .memory = {.physical_batch = 4}});
+  const auto step = [&] {
+    engine.step([&](Tape& tape, auto rows) { return training.loss(tape, rows); });
+  };
+  step();
+  fill_gpu(pretended_counts()->launches + 10, 2);
+  step();
+  fill_gpu(0, 0);
+  CHECK(ledger.run_releases() == 2);
+  CHECK(engine.physical_batch() == 2);
+}
+
 TEST_CASE("a private step whose launch fails anywhere is as before, and charged once it was drawn",
           "[gpu]") {
   if (devices().size() < 2 || !pretended_counts()) return;
