@@ -128,6 +128,7 @@ class Matmul {
     prefer(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.c_alignment);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
+    const ForgetErrors forget;
     cublas_check(
         call_, "cublasLtMatmulAlgoGetHeuristic",
         cublasLtMatmulAlgoGetHeuristic(state.cublas(), description_.get(), b_.get(), a_.get(),
@@ -141,11 +142,18 @@ class Matmul {
            double beta, const View& c) const {
     const Scalar one = 1, old = static_cast<Scalar>(beta);
     const auto enqueue = [&](void* workspace) {
-      return cublasLtMatmul(state.cublas(), description_.get(), &one, b.data, b_.get(), a.data,
-                            a_.get(), &old, c.data, c_.get(), c.data, c_.get(), &algorithm,
-                            workspace, DeviceState::workspace_bytes, state.stream());
+      const ForgetErrors forget;
+      const cublasStatus_t status =
+          cublasLtMatmul(state.cublas(), description_.get(), &one, b.data, b_.get(), a.data,
+                         a_.get(), &old, c.data, c_.get(), c.data, c_.get(), &algorithm, workspace,
+                         DeviceState::workspace_bytes, state.stream());
+      const bool full =
+          status != CUBLAS_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation;
+      return full ? CUBLAS_STATUS_ALLOC_FAILED : status;
     };
-    cublas_check(call_, "cublasLtMatmul", state.workspace().use(enqueue));
+    cublas_check(call_, "cublasLtMatmul", with_room(call_.device, CUBLAS_STATUS_ALLOC_FAILED, [&] {
+                   return state.workspace().use(enqueue);
+                 }));
   }
 
  private:

@@ -18,13 +18,17 @@ std::string described(const View& v) {
 
 }  // namespace
 
-void device_failed(const Call& call, const char* function, const std::string& reason) {
+std::string failure_text(const Call& call, const char* function, const std::string& reason) {
   std::string views;
   for (const View* view : call.views) {
     if (view) views += (views.empty() ? " of " : ", ") + described(*view);
   }
-  throw SystemFailure(
-      fmt::format("{}: {}{}: {}: {}", name(call.device), call.name, views, function, reason));
+  return fmt::format("{}: {}{}: {}: {}", name(call.device), call.name, views, function, reason);
+}
+
+void device_failed(const Call& call, const char* function, const std::string& reason) {
+  cudaGetLastError();
+  throw SystemFailure(failure_text(call, function, reason));
 }
 
 DeviceState::DeviceState(int index, int ordinal)

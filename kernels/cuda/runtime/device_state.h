@@ -37,8 +37,20 @@ struct Call {
   }
 };
 
-// Throws SystemFailure: "cuda:0: gemm of f32 (4, 3), f32 (3, 5): cublasLtMatmul: reason".
+// "cuda:0: gemm of f32 (4, 3), f32 (3, 5): cublasLtMatmul: reason".
+std::string failure_text(const Call& call, const char* function, const std::string& reason);
+// Throws SystemFailure with that text. CUDA forgets the error, which the next launch would report
+// as its own.
 [[noreturn]] void device_failed(const Call& call, const char* function, const std::string& reason);
+
+// Clears an error that a library's own calls of CUDA have left behind when it succeeded at last, or
+// the next launch would report it as its own. An error of the GPU's work stays.
+struct ForgetErrors {
+  ForgetErrors() = default;
+  ForgetErrors(const ForgetErrors&) = delete;
+  ForgetErrors& operator=(const ForgetErrors&) = delete;
+  ~ForgetErrors() { cudaGetLastError(); }
+};
 
 inline void cuda_check(const Call& call, const char* function, cudaError_t status) {
   if (status != cudaSuccess) [[unlikely]]
