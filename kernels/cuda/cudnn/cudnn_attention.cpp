@@ -84,6 +84,7 @@ const AttentionPlan* attention_plan(DeviceState& state, const AttentionProblem& 
   bool aligned = true;
   for_each_view(problem, [&](const View& view) { aligned = aligned && library_aligned(view); });
   if (!aligned) return nullptr;
+  const std::lock_guard lock(cudnn_mutex());
   return kept_plan<LibraryAttention>(key_of(state, problem),
                                      [&] { return find_plan(state, problem); });
 }

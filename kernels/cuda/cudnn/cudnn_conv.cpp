@@ -113,10 +113,11 @@ const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem) {
       !library_aligned(problem.y)) {
     return nullptr;
   }
-  // Work that is captured cannot be timed.
-  const bool trials = wants_fast() && state.stream() == state.main_stream();
-  return kept_plan<LibraryConv>(key_of(state, problem, trials),
-                                [&] { return find_plan(state, problem, trials); });
+  const bool captured = state.stream() != state.main_stream();
+  const std::lock_guard lock(cudnn_mutex());
+  return tried_plan<LibraryConv>(
+      wants_fast(), captured, [&](bool trials) { return key_of(state, problem, trials); },
+      [&](bool trials) { return find_plan(state, problem, trials); });
 }
 
 }  // namespace sotto

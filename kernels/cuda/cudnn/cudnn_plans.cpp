@@ -99,11 +99,6 @@ std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
   return found;
 }
 
-std::mutex& cudnn_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
 LibraryPlan::LibraryPlan(DeviceState& state, const Call& call, Descriptor plan)
     : state_(state), plan_(std::move(plan)), workspace_(workspace_of(call, plan_)) {}
 

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/cudnn/cudnn_graph.h"
+#include "kernels/cuda/cudnn/kept_plan.h"
 
 namespace sotto {
 
@@ -42,20 +40,6 @@ std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
                                    const std::vector<Descriptor>& operations,
                                    const std::function<bool(const EngineNotes&)>& allowed,
                                    std::size_t max, std::int64_t max_workspace);
-
-// Guards the library's handles, which are not thread-safe.
-std::mutex& cudnn_mutex();
-
-// The result of the first find() for a key, nullptr included, called with the lock held. Each type
-// of plan has its own cache, which lives as long as the process.
-template <class Plan, class Find>
-const Plan* kept_plan(const std::vector<std::int64_t>& key, Find&& find) {
-  static auto* const plans = new std::map<std::vector<std::int64_t>, std::unique_ptr<Plan>>;
-  const std::lock_guard lock(cudnn_mutex());
-  auto found = plans->find(key);
-  if (found == plans->end()) found = plans->emplace(key, find()).first;
-  return found->second.get();
-}
 
 // A plan for a GPU in use.
 class LibraryPlan {
