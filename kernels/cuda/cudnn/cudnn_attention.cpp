@@ -68,14 +68,12 @@ bool sums_in_order(const DeviceState& state, const Call& call) {
   return major == 9;
 }
 
-std::unique_ptr<LibraryAttention> find_plan(DeviceState& state, const AttentionProblem& p) try {
-  const Call call = call_of(state, p);
+std::unique_ptr<LibraryAttention> find_plan(DeviceState& state, const Call& call,
+                                            const AttentionProblem& p) {
   if (p.backward && !sums_in_order(state, call)) return nullptr;
   std::vector<Descriptor> plans = attention_plans(call, PlanTarget(state, call), p, 1);
   if (plans.empty()) return nullptr;
   return std::make_unique<LibraryAttention>(state, call, std::move(plans[0]));
-} catch (const Unsupported&) {
-  return nullptr;
 }
 
 }  // namespace
@@ -84,9 +82,11 @@ const AttentionPlan* attention_plan(DeviceState& state, const AttentionProblem& 
   bool aligned = true;
   for_each_view(problem, [&](const View& view) { aligned = aligned && library_aligned(view); });
   if (!aligned) return nullptr;
+  const Call call = call_of(state, problem);
   const std::lock_guard lock(cudnn_mutex());
-  return kept_plan<LibraryAttention>(key_of(state, problem),
-                                     [&] { return find_plan(state, problem); });
+  return kept_plan<LibraryAttention>(key_of(state, problem), [&] {
+    return plan_or_none(call, [&] { return find_plan(state, call, problem); });
+  });
 }
 
 }  // namespace sotto

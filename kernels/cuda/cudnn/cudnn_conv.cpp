@@ -88,9 +88,8 @@ float time_of(const DeviceState& state, const Call& call, const LibraryConv& pla
   return time / runs;
 }
 
-std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const ConvProblem& problem,
-                                       bool trials) try {
-  const Call call("conv", state.device(), {&problem.x, &problem.w, &problem.y});
+std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const Call& call,
+                                       const ConvProblem& problem, bool trials) {
   std::unique_ptr<LibraryConv> best;
   float min = 0;
   for (Descriptor& plan :
@@ -102,8 +101,6 @@ std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const ConvProblem& pr
     min = time;
   }
   return best;
-} catch (const Unsupported&) {
-  return nullptr;
 }
 
 }  // namespace
@@ -113,11 +110,14 @@ const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem) {
       !library_aligned(problem.y)) {
     return nullptr;
   }
+  const Call call("conv", state.device(), {&problem.x, &problem.w, &problem.y});
   const bool captured = state.stream() != state.main_stream();
   const std::lock_guard lock(cudnn_mutex());
   return tried_plan<LibraryConv>(
       wants_fast(), captured, [&](bool trials) { return key_of(state, problem, trials); },
-      [&](bool trials) { return find_plan(state, problem, trials); });
+      [&](bool trials) {
+        return plan_or_none(call, [&] { return find_plan(state, call, problem, trials); });
+      });
 }
 
 }  // namespace sotto

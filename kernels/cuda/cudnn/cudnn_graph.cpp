@@ -25,12 +25,23 @@ void cudnn_check(const Call& call, const char* function, cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) device_failed(call, function, reason_of(status));
 }
 
+void describe_check(const Call& call, const char* function, cudnnStatus_t status) {
+  const auto of = [](cudnnStatus_t category) {
+    return CUDNN_STATUS_CATEGORY(static_cast<int>(category));
+  };
+  const bool wrong = of(status) == of(CUDNN_STATUS_BAD_PARAM);
+  if (wrong || of(status) == of(CUDNN_STATUS_NOT_SUPPORTED))
+    throw Unsupported{reason_of(status), wrong};
+  cudnn_check(call, function, status);
+}
+
 cudnnHandle_t cudnn_handle(DeviceState& state, const Call& call) {
   static auto* const all = new std::map<int, cudnnHandle_t>;
   cudnnHandle_t& handle = (*all)[state.device().index];
   if (!handle) {
     state.use();
-    cudnn_check(call, "cudnnCreate", cudnnCreate(&handle));
+    cudnn_check(call, "cudnnCreate",
+                cudnn_with_room(call, [&handle] { return cudnnCreate(&handle); }));
   }
   cudnn_check(call, "cudnnSetStream", cudnnSetStream(handle, state.stream()));
   return handle;
@@ -57,7 +68,7 @@ std::vector<Descriptor> Descriptor::read(const Call& call, cudnnBackendAttribute
                                          cudnnBackendDescriptorType_t type,
                                          std::int64_t max) const {
   std::int64_t count = 0;
-  cudnn_check(
+  describe_check(
       call, "cudnnBackendGetAttribute",
       cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
   count = std::min(count, max);
@@ -65,19 +76,11 @@ std::vector<Descriptor> Descriptor::read(const Call& call, cudnnBackendAttribute
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) raw.push_back(all.emplace_back(call, type).get());
   if (count == 0) return all;
-  cudnn_check(call, "cudnnBackendGetAttribute",
-              cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count,
-                                       raw.data()));
+  describe_check(call, "cudnnBackendGetAttribute",
+                 cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count,
+                                          raw.data()));
   all.erase(all.begin() + std::min<std::int64_t>(count, std::ssize(all)), all.end());
   return all;
-}
-
-void Descriptor::finalize(const Call& call) {
-  const cudnnStatus_t status = cudnnBackendFinalize(get());
-  if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) ==
-      CUDNN_STATUS_CATEGORY(static_cast<int>(CUDNN_STATUS_NOT_SUPPORTED)))
-    throw Unsupported{reason_of(status)};
-  cudnn_check(call, "cudnnBackendFinalize", status);
 }
 
 Descriptor tensor_descriptor(const Call& call, const GraphTensor& tensor) {
@@ -87,8 +90,8 @@ Descriptor tensor_descriptor(const Call& call, const GraphTensor& tensor) {
   };
   // std::vector<bool> has no address, so this does not use set().
   const auto flag = [&](cudnnBackendAttributeName_t name, bool value) {
-    cudnn_check(call, "cudnnBackendSetAttribute",
-                cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BOOLEAN, 1, &value));
+    describe_check(call, "cudnnBackendSetAttribute",
+                   cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BOOLEAN, 1, &value));
   };
   d.set(call, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{tensor.dtype});
   d.set(call, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, tensor.size);

@@ -19,10 +19,25 @@ void cudnn_check(const Call& call, const char* function, cudnnStatus_t status);
 // The library's handle for a device, on its stream. Not thread-safe.
 cudnnHandle_t cudnn_handle(DeviceState& state, const Call& call);
 
-// Thrown for a valid description that the library does not support.
+// Thrown for a description that the library does not support, or calls wrong.
 struct Unsupported {
   std::string reason;  // the library's own text
+  bool wrong = false;
 };
+// Throws Unsupported, or SystemFailure for another reason, unless the status is success.
+void describe_check(const Call& call, const char* function, cudnnStatus_t status);
+
+// f(), once more where the library found no memory (room.h).
+template <class F>
+cudnnStatus_t cudnn_with_room(const Call& call, const F& f) {
+  return with_room(call.device, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, [&f] {
+    const cudnnStatus_t status = f();
+    const bool full =
+        status != CUDNN_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation;
+    if (full) cudaGetLastError();
+    return full ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED : status;
+  });
+}
 
 // A handle to a shared descriptor, which keeps alive the descriptors that were set on it.
 class Descriptor {
@@ -33,9 +48,9 @@ class Descriptor {
   template <class T>
   void set(const Call& call, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
            const std::vector<T>& values) {
-    cudnn_check(call, "cudnnBackendSetAttribute",
-                cudnnBackendSetAttribute(get(), name, type,
-                                         static_cast<std::int64_t>(values.size()), values.data()));
+    describe_check(call, "cudnnBackendSetAttribute",
+                   cudnnBackendSetAttribute(
+                       get(), name, type, static_cast<std::int64_t>(values.size()), values.data()));
   }
   void set(const Call& call, cudnnBackendAttributeName_t name,
            const std::vector<Descriptor>& values);
@@ -48,18 +63,22 @@ class Descriptor {
                       cudnnBackendAttributeType_t type, std::int64_t max) const {
     std::vector<T> values(static_cast<std::size_t>(max));
     std::int64_t count = 0;
-    cudnn_check(call, "cudnnBackendGetAttribute",
-                cudnnBackendGetAttribute(get(), name, type, max, &count, values.data()));
+    describe_check(call, "cudnnBackendGetAttribute",
+                   cudnnBackendGetAttribute(get(), name, type, max, &count, values.data()));
     values.resize(static_cast<std::size_t>(count < max ? count : max));
     return values;
   }
   // The first `max` descriptors of another type that this one holds.
   std::vector<Descriptor> read(const Call& call, cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type, std::int64_t max) const;
-  // Throws Unsupported if the library does not support it, and SystemFailure for an invalid one.
-  void finalize(const Call& call);
-  // Finalizes the descriptor; returns false if the library does not support it.
-  bool can_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
+  void finalize(const Call& call) {
+    describe_check(call, "cudnnBackendFinalize", cudnnBackendFinalize(get()));
+  }
+  // Finalizes the descriptor; returns false if the library does not support it. Throws OutOfMemory.
+  bool can_finalize(const Call& call) {
+    const auto finalize = [this] { return cudnnBackendFinalize(get()); };
+    return cudnn_with_room(call, finalize) == CUDNN_STATUS_SUCCESS;
+  }
 
  private:
   struct Node {

@@ -29,6 +29,9 @@ class PlanTarget {
   std::optional<Descriptor> description_;
 };
 
+// Does nothing for a graph that is no more than unsupported, or if it has told something before.
+void tell_once(const Call& call, const Unsupported& unsupported);
+
 // The numerical notes of an engine.
 using EngineNotes = std::vector<cudnnBackendNumericalNote_t>;
 bool noted(const EngineNotes& notes, cudnnBackendNumericalNote_t note);
@@ -40,6 +43,18 @@ std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
                                    const std::vector<Descriptor>& operations,
                                    const std::function<bool(const EngineNotes&)>& allowed,
                                    std::size_t max, std::int64_t max_workspace);
+
+// find(), or nullptr if that throws Unsupported. That the library calls a graph of ours wrong is
+// told on stderr, the first time.
+template <class Find>
+auto plan_or_none(const Call& call, const Find& find) -> decltype(find()) {
+  try {
+    return find();
+  } catch (const Unsupported& unsupported) {
+    tell_once(call, unsupported);
+    return nullptr;
+  }
+}
 
 // A plan for a GPU in use.
 class LibraryPlan {

@@ -3,10 +3,14 @@
 // File tags: [by_hand]
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <sstream>
+
+#include <unistd.h>
 
 #include "kernels/cuda/cudnn/cudnn_attention_graph.h"
 #include "kernels/cuda/cudnn/cudnn_conv_graph.h"
+#include "kernels/cuda/cudnn/cudnn_plans.h"
 #include "tests/support/catch.h"
 
 namespace sotto {
@@ -213,6 +217,45 @@ TEST_CASE("cuDNN has no plan for numbers of features that its kernels do not sup
   sizes.features = sizes.values = 60;
   for (const bool backward : {false, true})
     CHECK(attention_plans(call, target, attention_of(sizes, Dtype::bf16, backward), 1).empty());
+}
+
+// What f() writes to stderr.
+template <class F>
+std::string told_by(const F& f) {
+  std::fflush(stderr);
+  const int before = dup(STDERR_FILENO);
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  dup2(fileno(file), STDERR_FILENO);
+  f();
+  std::fflush(stderr);
+  dup2(before, STDERR_FILENO);
+  close(before);
+  std::string text(static_cast<std::size_t>(std::ftell(file)), ' ');
+  std::rewind(file);
+  CHECK(std::fread(text.data(), 1, text.size(), file) == text.size());
+  std::fclose(file);
+  return text;
+}
+
+TEST_CASE("a graph that cuDNN calls wrong has no plan, which is told once") {
+  ConvProblem wrong = problem_of(layers[2], 32, ConvPass::forward, Precision::f32, true);
+  wrong.y.size[4] += 3;
+  wrong.y = in_order(wrong.y, true);
+  const Call call("conv", device, {&wrong.x, &wrong.w, &wrong.y});
+  const PlanTarget target(call, h200.description());
+  const auto find = [&] {
+    return std::make_unique<Descriptor>(conv_plans(call, target, wrong, false, 1).at(0));
+  };
+  const std::string told = told_by([&] {
+    for (int k = 0; k < 2; ++k) CHECK(plan_or_none(call, find) == nullptr);
+  });
+  CHECK(told.starts_with("sotto: cuda:0: conv of f32 (32, 64, 1, 56, 56), f32 ("));
+  CHECK(told.ends_with("; done by products\n"));
+  CHECK(std::count(told.begin(), told.end(), '\n') == 1);
+  // One that it does not support is nothing to tell.
+  const auto unsupported = []() -> std::unique_ptr<Descriptor> { throw Unsupported{"a reason"}; };
+  CHECK(told_by([&] { CHECK(plan_or_none(call, unsupported) == nullptr); }).empty());
 }
 
 }  // namespace
