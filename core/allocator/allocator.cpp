@@ -12,6 +12,7 @@
 #include "core/allocator/allocation_pool.h"
 #include "core/allocator/limit_exemption.h"
 #include "core/allocator/memory_accounts.h"
+#include "core/cuda/capture.h"
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
 
@@ -57,7 +58,7 @@ struct Allocator::State {
   bool allowed(std::size_t size) const;
   void* take(AllocationPool* pool, std::size_t size);
   void* take_cached(FreeBlocks& free, std::size_t size);
-  void* take_new(AllocationPool* pool, std::size_t size);
+  void* take_new(std::size_t size);
   void hand_out(void* address, const Block& block);
   void cache(FreeBlocks& free, std::size_t size, void* address) noexcept;
   void give_back(std::size_t bytes);
@@ -97,16 +98,18 @@ void* Allocator::State::take_cached(FreeBlocks& free, std::size_t size) {
   return address;
 }
 
-// For a pool, nothing is given back to the system: a device may be capturing work.
-void* Allocator::State::take_new(AllocationPool* pool, std::size_t size) {
+// While this thread captures a device's work nothing is given back to the system, which would wait
+// for the device.
+void* Allocator::State::take_new(std::size_t size) {
+  const bool captures = Capture::any() && Capture::here();
   statistics.unusable = std::max(statistics.unusable, statistics.cached);
   const std::size_t held = statistics.current + statistics.cached + size;
-  if (limit != 0 && held > limit && !pool) give_back(held - limit);
+  if (limit != 0 && held > limit && !captures) give_back(held - limit);
   // Blocks of pools may still be cached here; they cannot be given back.
   const bool room = limit == 0 || statistics.current + statistics.cached + size <= limit;
   if (!room && !LimitExemption::holds()) return nullptr;
   void* address = source.allocate(size);
-  if (address || statistics.cached == 0 || pool) return address;
+  if (address || statistics.cached == 0 || captures) return address;
   give_back(statistics.cached);
   return source.allocate(size);
 }
@@ -114,7 +117,7 @@ void* Allocator::State::take_new(AllocationPool* pool, std::size_t size) {
 void* Allocator::State::take(AllocationPool* pool, std::size_t size) {
   void* address = pool ? take_cached(pool->free_, size) : nullptr;
   if (!address) address = take_cached(free_blocks, size);
-  return address ? address : take_new(pool, size);
+  return address ? address : take_new(size);
 }
 
 // Returns at least `bytes` cached bytes to the system, the largest blocks first.

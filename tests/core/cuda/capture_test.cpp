@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "autograd/check/op_run.h"
+#include "core/allocator/allocation_pool.h"
 #include "core/allocator/allocator.h"
 #include "core/cuda/cuda_library.h"
 #include "core/random/chacha20.h"
@@ -143,6 +144,10 @@ TEST_CASE("a capture for which memory does not suffice gives none back") {
       std::jthread([&] { counted(7000, 0, device); }).join();  // cached, by another thread
       constexpr std::int64_t too_many = std::int64_t{1} << 38;
       CHECK_THROWS_AS(Tensor::empty({too_many}, Dtype::f32, device), OutOfMemory);
+      {
+        const AllocationPool::Scope apart(nullptr);  // as for values that the host brings
+        CHECK_THROWS_AS(Tensor::empty({too_many}, Dtype::f32, device), OutOfMemory);
+      }
       y = scale(x, 2);
     };
     CHECK_NOTHROW(capture.add(work));
