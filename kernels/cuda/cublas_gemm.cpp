@@ -9,6 +9,8 @@
 
 #include <cublasLt.h>
 
+#include "kernels/cuda/runtime/library_room.h"
+
 namespace sotto {
 
 namespace {
@@ -143,17 +145,16 @@ class Matmul {
     const Scalar one = 1, old = static_cast<Scalar>(beta);
     const auto enqueue = [&](void* workspace) {
       const ForgetErrors forget;
-      const cublasStatus_t status =
-          cublasLtMatmul(state.cublas(), description_.get(), &one, b.data, b_.get(), a.data,
-                         a_.get(), &old, c.data, c_.get(), c.data, c_.get(), &algorithm, workspace,
-                         DeviceState::workspace_bytes, state.stream());
-      const bool full =
-          status != CUBLAS_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation;
-      return full ? CUBLAS_STATUS_ALLOC_FAILED : status;
+      return cublasLtMatmul(state.cublas(), description_.get(), &one, b.data, b_.get(), a.data,
+                            a_.get(), &old, c.data, c_.get(), c.data, c_.get(), &algorithm,
+                            workspace, DeviceState::workspace_bytes, state.stream());
     };
-    cublas_check(call_, "cublasLtMatmul", with_room(call_.device, CUBLAS_STATUS_ALLOC_FAILED, [&] {
-                   return state.workspace().use(enqueue);
-                 }));
+    const auto failed = [](cublasStatus_t status) {
+      return status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR;
+    };
+    cublas_check(call_, "cublasLtMatmul",
+                 library_with_room(call_.device, CUBLAS_STATUS_ALLOC_FAILED, failed,
+                                   [&] { return state.workspace().use(enqueue); }));
   }
 
  private:

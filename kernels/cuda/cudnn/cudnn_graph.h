@@ -10,6 +10,7 @@
 #include <cudnn_graph.h>
 
 #include "kernels/cuda/runtime/device_state.h"
+#include "kernels/cuda/runtime/library_room.h"
 
 namespace sotto {
 
@@ -27,16 +28,16 @@ struct Unsupported {
 // Throws Unsupported, or SystemFailure for another reason, unless the status is success.
 void describe_check(const Call& call, const char* function, cudnnStatus_t status);
 
-// f(), once more where the library found no memory (room.h).
+// f(), once more where the library may have found no memory.
 template <class F>
 cudnnStatus_t cudnn_with_room(const Call& call, const F& f) {
-  return with_room(call.device, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, [&f] {
-    const cudnnStatus_t status = f();
-    const bool full =
-        status != CUDNN_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation;
-    if (full) cudaGetLastError();
-    return full ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED : status;
-  });
+  const auto failed = [](cudnnStatus_t status) {
+    return status == CUDNN_STATUS_INTERNAL_ERROR ||
+           CUDNN_STATUS_CATEGORY(static_cast<int>(status)) ==
+               static_cast<int>(CUDNN_STATUS_EXECUTION_FAILED);
+  };
+  return library_with_room(call.device, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+                           failed, f);
 }
 
 // A handle to a shared descriptor, which keeps alive the descriptors that were set on it.
