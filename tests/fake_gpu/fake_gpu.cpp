@@ -54,7 +54,9 @@ class Gpu final : public PretendedStream {
               return nullptr;
             },
             [this](std::function<void()> work, Asked asked) {
-              if (asked != Asked::bytes && capturing) return capture(std::move(work), asked);
+              check(asked != Asked::bytes || !capturing,
+                    "pretended GPU: bytes of the host in captured work");
+              if (capturing) return capture(std::move(work), asked);
               if (asked == Asked::launch) count_launch(device);
               add(std::move(work));
             })) {}

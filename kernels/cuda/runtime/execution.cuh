@@ -77,6 +77,9 @@ class CudaExec {
                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_.stream()));
   }
   void bring(const void* from, void* to, std::size_t bytes) const {
+    // Captured, it would read `from` at each replay.
+    if (state_.stream() != state_.main_stream())
+      device_failed(call_, "bring", "bytes of the host in captured work");
     // The memory is not pinned, so `from` has been read when the call returns. The host does not
     // wait for up to 64 KiB, which go to the device with the command.
     constexpr std::size_t at_once = std::size_t{64} << 10;
