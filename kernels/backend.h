@@ -142,6 +142,7 @@ class Backend {
   // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), f32 if x has 16 bits. With
   // `centered` false the mean is not subtracted (root mean square).
   virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;
+  // Row r of dy and dx belongs to row r mod rows of y and rstd.
   virtual void normalize_grad(View y, View rstd, View dy, bool centered, View dx) = 0;
 
   // Products. Views have rank 2 or 3 (a batch axis first; stride 0 repeats an operand over the

@@ -182,7 +182,7 @@ class ProfiledBackend : public Backend {
             [&] { inner_.normalize(x, eps, centered, y, rstd); });
   }
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override {
-    measure("normalize_grad", count(y), {y, rstd, dy, dx},
+    measure("normalize_grad", count(dy), {y, rstd, dy, dx},
             [&] { inner_.normalize_grad(y, rstd, dy, centered, dx); });
   }
   void gemm(View a, View b, double beta, View c) override {

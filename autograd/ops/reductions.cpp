@@ -201,17 +201,13 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
   return x.tape().record(
       normalize_op, {x}, reshape(y, x.shape()), samples,
       [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
-        // The gradients of several samples follow each other, so they are processed one by one.
-        const std::int64_t rows = y.size(0), width = y.size(1);
-        const Shape flat{dy.numel() / width, width};
+        // The gradients of several samples follow each other.
+        const Shape rows{dy.numel() / y.size(1), y.size(1)};
         const Tensor dx = dy.contiguous() ? adjoint.in_place(dy)
                                           : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-        const Tensor d = reshape(contiguous(dy), flat), to = reshape(dx, flat);
-        for (std::int64_t first = 0; first < d.size(0); first += rows) {
-          backend(y.device())
-              .normalize_grad(y.view(), rstd.view(), d.slice(0, first, first + rows).view(),
-                              centered, to.slice(0, first, first + rows).view());
-        }
+        backend(y.device())
+            .normalize_grad(y.view(), rstd.view(), reshape(contiguous(dy), rows).view(), centered,
+                            reshape(dx, rows).view());
         adjoint.input(0, dx);
       });
 }

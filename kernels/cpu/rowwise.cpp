@@ -271,16 +271,18 @@ void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd)
 // dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term if not centered.
 void CpuBackend::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
   for_each_row(
-      [centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* p, const T* d, T* out) {
+      [centered, y, rstd]<class T>(std::int64_t row, std::int64_t k, const T* d, T* out) {
         using A = acc_t<T>;
+        const std::int64_t of = row % rstd.numel();
+        const T* const p = y.as<T>() + of * k;
         const auto value = [d](std::int64_t i) { return static_cast<double>(A(d[i])); };
         const double count = static_cast<double>(k);
         const A mean = centered ? static_cast<A>(sum_terms(k, value) / count) : A(0);
         const A slope = static_cast<A>(dot(d, p, k) / count);
-        const A r = rstd.as<A>()[row];
+        const A r = rstd.as<A>()[of];
         for (std::int64_t i = 0; i < k; ++i) out[i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
       },
-      y, dy, dx);
+      dy, dx);
 }
 
 }  // namespace sotto

@@ -204,12 +204,14 @@ struct NormalizeGrad {
   using A = acc_t<T>;
   Row<T> row;
   bool centered;
+  std::int64_t rows;  // of y
   const T *y, *dy;
   const A* rstd;
   T* dx;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
-    const T *const p = y + index * row.count, *const d = dy + index * row.count;
+    const std::int64_t of = index % rows;
+    const T *const p = y + of * row.count, *const d = dy + index * row.count;
     const auto count = static_cast<double>(row.count);
     const A mean = centered ? static_cast<A>(row.sum(
                                                  team, [](A dv) { return dv; }, d) /
@@ -219,7 +221,7 @@ struct NormalizeGrad {
       return static_cast<double>(dv) * static_cast<double>(pv);
     };
     const A slope = static_cast<A>(row.sum(team, product, d, p) / count);
-    const A r = rstd[index];
+    const A r = rstd[of];
     row.map(
         team, [&](A dv, A pv) { return r * (dv - mean - pv * slope); }, dx + index * row.count, d,
         p);
@@ -290,11 +292,13 @@ void DeviceBackend<Exec>::normalize(View x, double eps, bool centered, View y, V
 template <class Exec>
 void DeviceBackend<Exec>::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
   const Exec exec = execution("normalize_grad", {&y, &rstd, &dy, &dx});
-  with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
-    const Row<T> row(k, y.as<T>(), dy.as<T>(), dx.as<T>());
-    exec.for_each_team(
-        rows, k,
-        NormalizeGrad<T>{row, centered, y.as<T>(), dy.as<T>(), rstd.as<acc_t<T>>(), dx.as<T>()});
+  with_rows(dy, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
+    Row<T> row(k, y.as<T>(), dy.as<T>(), dx.as<T>());
+    // A row of y that is not its row of dy may have packs at other places.
+    if (rows != rstd.numel()) row.aligned = row.packed;
+    exec.for_each_team(rows, k,
+                       NormalizeGrad<T>{row, centered, rstd.numel(), y.as<T>(), dy.as<T>(),
+                                        rstd.as<acc_t<T>>(), dx.as<T>()});
   });
 }
 
