@@ -24,6 +24,8 @@ ALLOWED = {
     "ClipSample": LIMIT._replace(stack=16, spills=40),
     "BoundTerms": LIMIT._replace(registers=74),
     "AddRoundedColumns": LIMIT._replace(stack=8, spills=40),
+    # Rows of columns that are read ahead, and a sum in f64 for each column.
+    "FoldColumns": LIMIT._replace(registers=80, stack=8, spills=44),
     "DecideGroup": LIMIT._replace(registers=73, stack=128),
     "Normalize": LIMIT._replace(stack=8, spills=32),
     "StridedFill": LIMIT._replace(stack=128),
