@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/arrays.h"
 #include "kernels/cuda/cuda_per_sample.h"
+#include "kernels/cuda/weighted_rows.h"
 #include "kernels/host_device/clip_sample.h"
 #include "kernels/host_device/row_arrays.h"
 #include "kernels/host_device/term_bounds.h"
@@ -114,6 +115,7 @@ struct RowArray {
   std::int64_t width;
   double spacing;
   Dtype dtype;
+  bool packed = false;  // rows and sums can be taken in packs of columns
 };
 
 // The squared norm of one row, as DotRows sums it in one part.
@@ -139,11 +141,11 @@ struct SquareRows {
   }
 };
 
-// One column of one array.
+// One column of one array, or a pack of columns.
 struct AddRoundedColumns {
   ArrayTable<RowArray> arrays;
   std::int64_t samples;
-  View w;
+  const double* w;
 
   HD void operator()(std::int64_t index) const {
     const auto [rows, column] = arrays[index];
@@ -154,12 +156,19 @@ struct AddRoundedColumns {
       default: return add<bf16>(rows, column);
     }
   }
+  static std::int64_t bodies(const RowArray& rows) {
+    return rows.packed ? rows.width * static_cast<std::int64_t>(size_of(rows.dtype)) / pack_bytes
+                       : rows.width;
+  }
 
  private:
   template <class T>
-  HD void add(const RowArray& rows, std::int64_t column) const {
-    AddRoundedColumn<T>{samples, rows.width,   static_cast<const T*>(rows.x),
-                        w,       rows.spacing, rows.y}(column);
+  HD void add(const RowArray& rows, std::int64_t index) const {
+    const T* const x = static_cast<const T*>(rows.x);
+    if (rows.packed)
+      AddRoundedColumn<T, column_lanes<T>>{samples, rows.width, x, w, rows.spacing, rows.y}(index);
+    else
+      AddRoundedColumn<T, 1>{samples, rows.width, x, w, rows.spacing, rows.y}(index);
   }
 };
 
@@ -249,15 +258,19 @@ void DeviceBackend<Exec>::squared_row_norms(std::span<const RowNorms> all) {
 template <class Exec>
 void DeviceBackend<Exec>::add_all_rounded(std::span<const RoundedRows> all, View w) {
   const Exec exec = execution("add_all_rounded", {&w});
+  const Weights weights(exec, w);
   for_each_table<RowArray>(
       std::ssize(all),
       [&](auto& table, std::int64_t k) {
-        const RoundedRows& one = all[static_cast<std::size_t>(k)];
-        return table.add({one.x.data, one.y.as<double>(), one.x.size[1], one.spacing, one.x.dtype},
-                         one.x.size[1]);
+        const auto& [x, spacing, y] = all[static_cast<std::size_t>(k)];
+        RowArray rows{x.data, y.template as<double>(), x.size[1], spacing, x.dtype};
+        dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+          rows.packed = packed_rows_of<T>(rows.width, rows.x, rows.y);
+        });
+        return table.add(rows, AddRoundedColumns::bodies(rows));
       },
       [&](const auto& table) {
-        exec.for_each(table.bodies(), AddRoundedColumns{table, w.size[0], w});
+        exec.for_each(table.bodies(), AddRoundedColumns{table, w.size[0], weights.data()});
       });
 }
 

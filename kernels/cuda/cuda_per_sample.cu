@@ -1,7 +1,8 @@
-// Compiles inner products of per-sample gradients for GPUs.
+// Compiles inner products and sums of per-sample gradients for GPUs.
 #include "kernels/cuda/cuda_per_sample.h"
 
 #include "kernels/cuda/runtime/execution.cuh"
+#include "kernels/cuda/weighted_rows.h"
 
 namespace sotto {
 

@@ -1,5 +1,5 @@
-// Inner products of per-sample gradients, and their weighted sum, without materializing them. Sums
-// are computed in double.
+// Inner products of per-sample gradients without materializing them, whose sums are computed in
+// double, and the pieces of weighted ones.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,6 @@
 #include "kernels/host_device/bf16_split.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/host_device/gram_precision.h"
-#include "kernels/host_device/rounded_term.h"
 
 namespace sotto {
 
@@ -229,56 +228,6 @@ struct OnehotTerms {
   }
 };
 
-// One part of a column's sum over samples; rows with weight 0 are not read.
-template <class T>
-struct WeightedParts {
-  std::int64_t samples, width, parts;
-  const T* x;
-  View w;
-  double* partial;
-  HD void operator()(std::int64_t index) const {
-    const std::int64_t column = index % width;
-    const Part part(samples, parts, index / width);
-    double sum = 0;
-    for (std::int64_t n = part.first; n < part.last; ++n) {
-      const double weight = load_as<double>(w.data, w.dtype, n * w.stride[0]);
-      if (weight != 0) sum += weight * static_cast<double>(acc_t<T>(x[n * width + column]));
-    }
-    partial[index] = sum;
-  }
-};
-
-struct WeightedSums {
-  std::int64_t width, parts;
-  const double* partial;
-  double beta;
-  View y;
-  HD void operator()(std::int64_t column) const {
-    double sum = beta == 0 ? 0 : beta * load_as<double>(y.data, y.dtype, column);
-    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * width + column];
-    store_as(sum, y.data, y.dtype, column);
-  }
-};
-
-// Adds the rounded terms of one column.
-template <class T>
-struct AddRoundedColumn {
-  std::int64_t samples, width;
-  const T* x;
-  View w;
-  double spacing;
-  double* y;
-  HD void operator()(std::int64_t column) const {
-    double sum = y[column];
-    for (std::int64_t n = 0; n < samples; ++n) {
-      const double weight = load_as<double>(w.data, w.dtype, n * w.stride[0]);
-      if (weight == 0) continue;
-      sum += rounded_term(weight * static_cast<double>(acc_t<T>(x[n * width + column])), spacing);
-    }
-    y[column] = sum;
-  }
-};
-
 // The bf16 pieces of `lanes` neighbours in one row.
 template <int lanes>
 struct Bf16x2Row {
@@ -348,46 +297,15 @@ void DeviceBackend<Exec>::onehot_dot(View ids1, View b1, View ids2, View b2, Vie
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::weighted_sum(View x, View w, double beta, View y) {
-  const Exec exec = execution("weighted_sum", {&x, &w, &y});
-  const std::int64_t samples = x.size[0], width = x.size[1];
-  if (width == 0) return;
-  const std::int64_t parts = count_parts(samples, width, busy_threads, thread_work);
-  const Scratch<double> partial(exec.device(), width * parts);
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    exec.for_each(width * parts,
-                  WeightedParts<T>{samples, width, parts, x.as<const T>(), w, partial.data()});
-  });
-  exec.for_each(width, WeightedSums{width, parts, partial.data(), beta, y});
-}
-
-template <class Exec>
-void DeviceBackend<Exec>::add_rounded(View x, View w, double spacing, View y) {
-  const Exec exec = execution("add_rounded", {&x, &w, &y});
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    exec.for_each(x.size[1], AddRoundedColumn<T>{x.size[0], x.size[1], x.as<const T>(), w, spacing,
-                                                 y.as<double>()});
-  });
-}
-
-template <class Exec>
 void DeviceBackend<Exec>::scale_to_bf16x2(View x, View w, View pieces) {
   const Exec exec = execution("weighted_pieces", {&x, &w, &pieces});
   const std::int64_t width = x.size[1], count = x.numel();
-  constexpr int lanes = pack_bytes / sizeof(std::uint16_t);
-  const auto aligned = [](const View& v) {
-    return reinterpret_cast<std::uintptr_t>(v.data) % pack_bytes == 0;
-  };
-  const auto run = [&]<int together>(std::integral_constant<int, together>) {
-    exec.for_each(count / together,
-                  Bf16x2Row<together>{count, width, x.as<const std::uint16_t>(),
-                                      w.as<const double>(), pieces.as<std::uint16_t>()});
-  };
-  if (width % lanes == 0 && aligned(x) && aligned(pieces)) {
-    run(std::integral_constant<int, lanes>{});
-  } else {
-    run(std::integral_constant<int, 1>{});
-  }
+  const bool packs = width % column_lanes<bf16> == 0 && aligned(x.data) && aligned(pieces.data);
+  with_columns<bf16>(packs, [&](auto lanes) {
+    exec.for_each(count / lanes,
+                  Bf16x2Row<lanes>{count, width, x.as<const std::uint16_t>(), w.as<const double>(),
+                                   pieces.as<std::uint16_t>()});
+  });
 }
 
 }  // namespace sotto

@@ -23,9 +23,10 @@ ALLOWED = {
     "GradientDotParts": LIMIT._replace(registers=128),
     "ClipSample": LIMIT._replace(stack=16, spills=40),
     "BoundTerms": LIMIT._replace(registers=74),
-    "AddRoundedColumns": LIMIT._replace(stack=8, spills=40),
     # Rows of columns that are read ahead, and a sum in f64 for each column.
     "FoldColumns": LIMIT._replace(registers=80, stack=8, spills=44),
+    "WeightedParts": LIMIT._replace(registers=84),
+    "AddRoundedColumns": LIMIT._replace(registers=128),
     "DecideGroup": LIMIT._replace(registers=73, stack=128),
     "Normalize": LIMIT._replace(stack=8, spills=32),
     "StridedFill": LIMIT._replace(stack=128),

@@ -2,6 +2,7 @@
 // these are aligned, single ones elsewhere, with the same bits.
 // File tags: [gpu][sanitized]
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/weighted_rows.h"
 #include "tests/support/kernel_cases.h"
 
 using namespace sotto;
@@ -87,6 +88,9 @@ TEST_CASE("columns are taken in packs where rows and columns are aligned, and no
   CHECK_FALSE(packs(placed(x, 16, 1)));
   CHECK_FALSE(packs(x.slice(1, 0, 14)));
   CHECK_FALSE(packs(x.slice(1, 0, 16, 2)));
+  CHECK(packed_rows_of<float>(16, x.view().data, zeros({2}, Dtype::f64).view().as<double>()));
+  CHECK_FALSE(
+      packed_rows_of<float>(16, x.view().data, zeros({2}, Dtype::f64).view().as<double>() + 1));
 }
 
 TEST_CASE("columns are cut into parts of rows where these fill a GPU, and where a launch pays") {
@@ -111,5 +115,35 @@ TEST_CASE("many parts of a sum, and few, are folded with every one of them") {
       backend(cpu).reduce(Reduction::max, marked.view(), top.view());
       CHECK(values(top)[3] == 9);
     });
+  }
+}
+
+TEST_CASE("weighted and rounded sums of rows anywhere, with NaN where the weight is zero") {
+  Random random(64);
+  for (const auto [samples, width] : sizes) {
+    for (const Dtype dtype : float_dtypes) {
+      const Tensor x = random_tensor(random, {samples, width}, {0, 1}, dtype),
+                   all = random_tensor(random, {2 * samples}, Dtype::f64);
+      for (std::int64_t n = 0; n < samples; n += 3) {
+        set_value(all, 2 * n, 0);
+        fill(x.slice(0, n, n + 1), [] { return std::nan(""); });
+      }
+      const Tensor apart = all.slice(0, 0, 2 * samples, 2), w = contiguous(apart),
+                   narrow = to_dtype(w, Dtype::f32);
+      for (const std::int64_t first : {0, 1}) {
+        const Tensor rows = placed(x, width, first);
+        for (const Tensor& weights : {w, apart, narrow}) {
+          const Tensor start = random_tensor(random, {width}, Dtype::f64), rounded = clone(start);
+          backend(cpu).add_rounded(rows.view(), weights.view(), 0x1p-30, rounded.view());
+          for_each_device_code([&] {
+            const Tensor y = clone(start), sum = unwritten({width}, arithmetic_type(dtype));
+            backend(cpu).add_rounded(rows.view(), weights.view(), 0x1p-30, y.view());
+            CHECK(same_bits(y, rounded));
+            backend(cpu).weighted_sum(rows.view(), weights.view(), 0, sum.view());
+            check_close(sum, summed(x, values(weights)));
+          });
+        }
+      }
+    }
   }
 }
