@@ -29,8 +29,8 @@ using WholeNoise =
 struct GpuNoise {
   const RoundedGaussian& gaussian;
   SecretRandom& random;
-  // The number of draws in memory at once: 128 MiB, and a warp of undecided ones for each place on
-  // a large GPU. A multiple of RoundedGaussian::group_values.
+  // The number of draws in memory at once: 128 MiB, whose undecided ones give each processor of a
+  // large GPU sixteen warps. A multiple of RoundedGaussian::group_values.
   std::int64_t max_draws = std::int64_t{1} << 24;
 };
 

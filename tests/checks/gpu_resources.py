@@ -27,7 +27,7 @@ ALLOWED = {
     "FoldColumns": LIMIT._replace(registers=80, stack=8, spills=44),
     "WeightedParts": LIMIT._replace(registers=84),
     "AddRoundedColumns": LIMIT._replace(registers=128),
-    "DecideGroup": LIMIT._replace(registers=73, stack=128),
+    "DecideGroups": LIMIT._replace(registers=80, stack=128),
     "Normalize": LIMIT._replace(stack=8, spills=32),
     "StridedFill": LIMIT._replace(stack=128),
     "UpdateEach": LIMIT._replace(stack=24),
