@@ -2,6 +2,7 @@
 // double, and the pieces of weighted ones.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 
 #include "kernels/cuda/cuda_map.h"
@@ -64,13 +65,27 @@ struct Multiply {
   HD void operator()(std::int64_t i) const { y[i] *= x[i]; }
 };
 
+// The number of earlier calls for this counter. What callers wrote before their calls can be read
+// after a later one.
+HD inline std::int32_t arrive(std::int32_t* counter) {
+#ifdef __CUDA_ARCH__
+  __threadfence();
+  const std::int32_t before = atomicAdd(counter, 1);
+  __threadfence();
+  return before;
+#else
+  return std::atomic_ref(*counter).fetch_add(1);
+#endif
+}
+
 // partial[n, part] = one part of the sum of ga gb, and of its terms' absolute values; [samples,
-// parts, 2].
+// parts, 2]. Counters [samples] become 0.
 template <class A>
 struct GramParts {
   std::int64_t size, parts;
   const A *ga, *gb;
   double* partial;
+  std::int32_t* counters;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
     const std::int64_t start = index / parts * size;
@@ -83,10 +98,10 @@ struct GramParts {
     }
     sum = team.fold(Folding{Reduction::sum}, sum);
     magnitude = team.fold(Folding{Reduction::sum}, magnitude);
-    if (team.rank() == 0) {
-      partial[2 * index] = sum;
-      partial[2 * index + 1] = magnitude;
-    }
+    if (team.rank() != 0) return;
+    partial[2 * index] = sum;
+    partial[2 * index + 1] = magnitude;
+    if (index % parts == 0) counters[index / parts] = 0;
   }
 };
 
@@ -99,66 +114,98 @@ struct GramSums {
     double value;
     bool accurate;  // if not, it must be recomputed from the gradients in f64 (gram_precision.h)
   };
-  HD Sum operator()(std::int64_t n) const {
-    double sum = 0, magnitude = 0;
-    for (std::int64_t part = 0; part < parts; ++part) {
-      sum += partial[2 * (n * parts + part)];
-      magnitude += partial[2 * (n * parts + part) + 1];
-    }
+  template <class Team>
+  HD Sum operator()(const Team& team, std::int64_t n) const {
+    const double* const first = partial + 2 * n * parts;
+    const double sum = team_sum(team, parts, [&](std::int64_t k) { return first[2 * k]; }),
+                 magnitude =
+                     team_sum(team, parts, [&](std::int64_t k) { return first[2 * k + 1]; });
     return {sum, gram_is_accurate(sum, magnitude)};
   }
 };
 
-// A factor [samples, positions, width], row-major.
-struct Factor {
-  View view;
-  HD double at(std::int64_t n, std::int64_t t, std::int64_t i) const {
-    const std::int64_t offset = (n * view.size[1] + t) * view.size[2] + i;
-    return load_as<double>(view.data, view.dtype, offset);
-  }
-};
+// Factors a [samples, positions, inputs] and b [samples, positions, outputs] of gradients,
+// row-major.
+template <class T>
+struct GradientFactors {
+  const T *a, *b;
+  std::int64_t positions, inputs, outputs;
 
-// One part of the inner product of a sample's two weight gradients [o, i], for samples whose Gram
-// sum is not accurate. It cancels linearly, whereas the Gram form cancels quadratically.
-struct GradientDotParts {
-  Factor a1, b1, a2, b2;
-  std::int64_t parts;
-  GramSums grams;
-  double* partial;
+  GradientFactors(const View& a, const View& b)
+      : a(a.as<const T>()),
+        b(b.as<const T>()),
+        positions(a.size[1]),
+        inputs(a.size[2]),
+        outputs(b.size[2]) {}
+  HD bool operator==(const GradientFactors& other) const { return a == other.a && b == other.b; }
 
-  template <class Team>
-  HD void operator()(const Team& team, std::int64_t index) const {
-    const std::int64_t n = index / parts, inputs = a1.view.size[2];
-    if (grams(n).accurate) return;
-    const Part part(inputs * b1.view.size[2], parts, index % parts);
-    const double sum = team_sum(team, part.last - part.first, [&](std::int64_t k) {
-      const std::int64_t o = (part.first + k) / inputs, i = (part.first + k) % inputs;
-      return gradient(a1, b1, n, o, i) * gradient(a2, b2, n, o, i);
-    });
-    if (team.rank() == 0) partial[index] = sum;
+  // The elements of a sample's gradient that a thread computes together, by their outputs and
+  // inputs.
+  static constexpr int side = 4;
+  HD std::int64_t across() const { return (inputs + side - 1) / side; }
+  HD std::int64_t tiles() const { return (outputs + side - 1) / side * across(); }
+  // y[j, k] = sum_t b[n, t, o + j] a[n, t, i + k] in f64, zero past the edges.
+  HD void tile(std::int64_t n, std::int64_t index, double (&y)[side][side]) const {
+    const std::int64_t o = index / across() * side, i = index % across() * side;
+    for (auto& row : y)
+      for (double& sum : row) sum = 0;
+    for (std::int64_t t = 0; t < positions; ++t) {
+      double of_b[side], of_a[side];
+      read(b, (n * positions + t) * outputs, o, outputs, of_b);
+      read(a, (n * positions + t) * inputs, i, inputs, of_a);
+      for (int j = 0; j < side; ++j)
+        for (int k = 0; k < side; ++k) y[j][k] += of_b[j] * of_a[k];
+    }
   }
 
  private:
-  HD static double gradient(const Factor& a, const Factor& b, std::int64_t n, std::int64_t o,
-                            std::int64_t i) {
-    double sum = 0;
-    for (std::int64_t t = 0; t < a.view.size[1]; ++t) sum += b.at(n, t, o) * a.at(n, t, i);
-    return sum;
+  HD static void read(const T* x, std::int64_t row, std::int64_t first, std::int64_t end,
+                      double (&y)[side]) {
+    for (int k = 0; k < side; ++k)
+      y[k] = first + k < end ? static_cast<double>(acc_t<T>(x[row + first + k])) : 0;
   }
 };
 
-// y[n] = the Gram sum or, if that is not accurate, the sum of GradientDotParts.
+// y[n] = the Gram sum or, if that is not accurate, the inner product of the sample's two weight
+// gradients, which cancels linearly, whereas the Gram form cancels quadratically: a team for each
+// part of its tiles, the last of which to arrive adds the parts up, in order.
+template <class T>
 struct GramDots {
   GramSums grams;
+  GradientFactors<T> first, second;
   std::int64_t parts;
-  const double* partial;
+  double* partial;  // [samples, parts]
+  std::int32_t* counters;
   double* y;
-  HD void operator()(std::int64_t n) const {
-    const GramSums::Sum gram = grams(n);
-    if (gram.accurate)
-      y[n] = gram.value;
-    else
-      AddParts{parts, partial, y}(n);
+
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const std::int64_t n = index / parts;
+    const GramSums::Sum gram = grams(team, n);
+    if (gram.accurate) {
+      if (team.rank() == 0 && index % parts == 0) y[n] = gram.value;
+      return;
+    }
+    const Part part(first.tiles(), parts, index % parts);
+    const double sum = team_sum(team, part.last - part.first,
+                                [&](std::int64_t k) { return product(n, part.first + k); });
+    if (team.rank() != 0) return;
+    partial[index] = sum;
+    if (arrive(counters + n) == parts - 1) AddParts{parts, partial, y}(n);
+  }
+
+ private:
+  // The part of the inner product that belongs to one tile.
+  HD double product(std::int64_t n, std::int64_t index) const {
+    constexpr int side = GradientFactors<T>::side;
+    double p[side][side], q[side][side];
+    first.tile(n, index, p);
+    const bool square = first == second;
+    if (!square) second.tile(n, index, q);
+    double sum = 0;
+    for (int j = 0; j < side; ++j)
+      for (int k = 0; k < side; ++k) sum += p[j][k] * (square ? p[j][k] : q[j][k]);
+    return sum;
   }
 };
 
@@ -184,23 +231,30 @@ View scratch_view(const Scratch<A>& scratch, std::initializer_list<std::int64_t>
 }
 
 // gram_dot for a chunk of samples that fits in the scratch memory.
-template <class A, class Exec>
+template <class T, class Exec>
 void gram_dot_of(const Exec& exec, View a1, View b1, View a2, View b2, View y) {
+  using A = acc_t<T>;
   const std::int64_t samples = a1.size[0], s = a1.size[1], t = a2.size[1];
   const Scratch<A> ga(exec.device(), samples * s * t), gb(exec.device(), samples * s * t);
   exec.gemm(a1, transposed(a2), 0, scratch_view(ga, {samples, s, t}));
   exec.gemm(b1, transposed(b2), 0, scratch_view(gb, {samples, s, t}));
   const std::int64_t parts = count_parts(s * t, samples, busy_teams, team_work);
   const Scratch<double> partial(exec.device(), 2 * samples * parts);
-  exec.for_each_team(samples * parts, s * t / parts,
-                     GramParts<A>{s * t, parts, ga.data(), gb.data(), partial.data()});
-  const GramSums grams{parts, partial.data()};
+  const Scratch<std::int32_t> counters(exec.device(), samples);
+  exec.for_each_team(
+      samples * parts, s * t / parts,
+      GramParts<A>{s * t, parts, ga.data(), gb.data(), partial.data(), counters.data()});
   const std::int64_t size = a1.size[2] * b1.size[2];
   const std::int64_t cuts = count_parts(size, samples, busy_teams, team_work);
   const Scratch<double> dots(exec.device(), samples * cuts);
   exec.for_each_team(samples * cuts, size / cuts,
-                     GradientDotParts{{a1}, {b1}, {a2}, {b2}, cuts, grams, dots.data()});
-  exec.for_each(samples, GramDots{grams, cuts, dots.data(), y.as<double>()});
+                     GramDots<T>{{parts, partial.data()},
+                                 {a1, b1},
+                                 {a2, b2},
+                                 cuts,
+                                 dots.data(),
+                                 counters.data(),
+                                 y.as<double>()});
 }
 
 // partial[n, s] = the terms of onehot_dot with position s of the first factor.
@@ -278,7 +332,7 @@ void DeviceBackend<Exec>::gram_dot(View a1, View b1, View a2, View b2, View y) {
     for (std::int64_t n = 0; n < samples; n += step) {
       const std::int64_t count = std::min(step, samples - n);
       const auto some = [&](const View& v) { return samples_of(v, n, count); };
-      gram_dot_of<A>(exec, some(a1), some(b1), some(a2), some(b2), some(y));
+      gram_dot_of<T>(exec, some(a1), some(b1), some(a2), some(b2), some(y));
     }
   });
 }

@@ -20,7 +20,7 @@ LIMIT = Resources(registers=64, stack=0, spills=0, shared=64)
 # Kernels that may have more, by their bodies' names.
 ALLOWED = {
     "ScoreWeights": LIMIT._replace(registers=100, stack=8),
-    "GradientDotParts": LIMIT._replace(registers=128),
+    "GramDots": LIMIT._replace(registers=128),
     "ClipSample": LIMIT._replace(stack=16, spills=40),
     "BoundTerms": LIMIT._replace(registers=74),
     # Rows of columns that are read ahead, and a sum in f64 for each column.

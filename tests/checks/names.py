@@ -26,6 +26,7 @@ RENAMED = {
     "DecideGroup": "DecideGroups",
     "DeviceClip": "GpuClip",
     "DiscretePair": "DiscretePld",
+    "GradientDotParts": "GramDots",
     "GradientLength": "GradientNorm",
     "IdleWork": "BackgroundTask",
     "JumpCurve": "LargeLossCurve",
