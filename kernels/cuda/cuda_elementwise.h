@@ -59,7 +59,7 @@ struct ScaledSum {
 // Copies between any two types: integers by way of 64-bit integers, floating-point numbers by way
 // of double, which represents all narrower types.
 struct ConvertingCopy {
-  LoopNest<2> nest;
+  IndexedNest<2> nest;
   View x, y;
 
   HD void operator()(std::int64_t i) const {
@@ -93,32 +93,36 @@ struct ConvertingCopy {
   }
 };
 
-// Converts between floating-point types of different widths, for arrays without gaps: one pack of
-// the wider type per index.
+// Converts between floating-point types of different widths, for views that lie side by side along
+// one axis: one pack of the wider type per index. The last pack of a contiguous array may be short.
 template <class X, class Y>
 struct PackedCast {
   static constexpr int lanes = pack_bytes / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y));
+  IndexedNest<2> packs;
   const X* x;
   Y* y;
-  std::int64_t count;
+  std::int64_t count;  // elements
 
   HD static Y cast(X v) { return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(v))); }
   HD void operator()(std::int64_t pack) const {
-    const std::int64_t first = pack * lanes;
-    if (first + lanes <= count) {
-      const auto from = *reinterpret_cast<const Pack<X, lanes>*>(x + first);
+    const Offsets<2> at = offsets_at(packs, pack);
+    const X* const x_at = x + at.of[0];
+    Y* const y_at = y + at.of[1];
+    const std::int64_t left = count - pack * lanes;
+    if (left >= lanes) {
+      const auto from = *reinterpret_cast<const Pack<X, lanes>*>(x_at);
       Pack<Y, lanes> to;
       for (int lane = 0; lane < lanes; ++lane) to.value[lane] = cast(from.value[lane]);
-      *reinterpret_cast<Pack<Y, lanes>*>(y + first) = to;
+      *reinterpret_cast<Pack<Y, lanes>*>(y_at) = to;
     } else {
-      for (std::int64_t i = first; i < count; ++i) y[i] = cast(x[i]);
+      for (std::int64_t i = 0; i < left; ++i) y_at[i] = cast(x_at[i]);
     }
   }
 };
 
 template <class Bits>
 struct Choose {
-  LoopNest<4> nest;
+  IndexedNest<4> nest;
   View condition;
   const Bits* a;
   const Bits* b;
@@ -144,7 +148,7 @@ struct Choose {
 template <class Bits>
 struct PackedChoose {
   static constexpr int lanes = pack_bytes / sizeof(Bits);
-  LoopNest<4> packs;
+  IndexedNest<4> packs;
   const std::uint8_t* condition;
   const Bits *a, *b;
   Bits* y;
@@ -170,19 +174,6 @@ struct PackedChoose {
   }
 };
 
-// Copies views of one type that are not contiguous.
-template <class Bits, class Exec>
-void copy_strided(const Exec& exec, const LoopNest<2>& nest, const View& x, const View& y) {
-  constexpr int lanes = PackedCopy<Bits>::lanes;
-  const bool side_by_side = nest.stride[0][nest.rank - 1] == 1;
-  if (side_by_side && nest.rank > 1 && packable(nest, std::array{x, y}, lanes)) {
-    const LoopNest<2> packs = in_packs(nest, lanes);
-    exec.for_each(packs.count, PackedCopy<Bits>{packs, x.as<Bits>(), y.as<Bits>()});
-  } else {
-    exec.for_each(nest.count, StridedCopy<Bits>{nest, x.as<Bits>(), y.as<Bits>()});
-  }
-}
-
 template <class Exec>
 void DeviceBackend<Exec>::fill(double value, View y) {
   const Exec exec = execution("fill", {&y});
@@ -198,23 +189,30 @@ void DeviceBackend<Exec>::fill(double value, View y) {
           const PackedFill<Bits> packed{bits, y.as<Bits>(), nest.count};
           exec.for_each((nest.count + packed.lanes - 1) / packed.lanes, packed);
         } else {
-          exec.for_each(nest.count, StridedFill<Bits>{bits, nest, y.as<Bits>()});
+          exec.for_each(nest.count, StridedFill<Bits>{bits, IndexedNest<1>(nest), y.as<Bits>()});
         }
       }
     });
   });
 }
 
+// Converts between floating-point types in packs and returns true, if the views allow it.
 template <class Exec>
-void cast_flat(const Exec& exec, View x, View y, std::int64_t count) {
+bool packed_cast(const Exec& exec, const LoopNest<2>& nest, View x, View y) {
+  if (!is_float(x.dtype) || !is_float(y.dtype) || nest.stride[0][nest.rank - 1] != 1) return false;
+  bool done = false;
   dispatch_float(x.dtype, [&]<class X>(std::type_identity<X>) {
     dispatch_float(y.dtype, [&]<class Y>(std::type_identity<Y>) {
       if constexpr (!std::is_same_v<X, Y>) {
-        const PackedCast<X, Y> packed{x.as<X>(), y.as<Y>(), count};
-        exec.for_each((count + packed.lanes - 1) / packed.lanes, packed);
+        constexpr int lanes = PackedCast<X, Y>::lanes;
+        if (!packable(nest, std::array{x, y}, lanes)) return;
+        const IndexedNest<2> packs(in_packs(nest, lanes));
+        exec.for_each(packs.count, PackedCast<X, Y>{packs, x.as<X>(), y.as<Y>(), nest.count});
+        done = true;
       }
     });
   });
+  return done;
 }
 
 template <class Exec>
@@ -229,10 +227,8 @@ void DeviceBackend<Exec>::copy(View x, View y) {
     dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
       copy_strided<Bits>(exec, nest, x, y);
     });
-  } else if (flat && is_float(x.dtype) && is_float(y.dtype) && aligned(x) && aligned(y)) {
-    cast_flat(exec, x, y, nest.count);
-  } else {
-    exec.for_each(nest.count, ConvertingCopy{nest, x, y});
+  } else if (!packed_cast(exec, nest, x, y)) {
+    exec.for_each(nest.count, ConvertingCopy{IndexedNest<2>(nest), x, y});
   }
 }
 
@@ -280,12 +276,12 @@ void DeviceBackend<Exec>::where(View condition, View a, View b, View y) {
     // PackedChoose does not handle the short last pack that a contiguous array may have.
     const bool whole = nest.size[nest.rank - 1] % lanes == 0 && size_of(condition.dtype) == 1;
     if (whole && packable(nest, std::array{condition, a, b, y}, lanes)) {
-      const LoopNest<4> packs = in_packs(nest, lanes);
+      const IndexedNest<4> packs(in_packs(nest, lanes));
       exec.for_each(packs.count, PackedChoose<Bits>{packs, condition.as<std::uint8_t>(),
                                                     a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
     } else {
-      exec.for_each(nest.count,
-                    Choose<Bits>{nest, condition, a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
+      exec.for_each(nest.count, Choose<Bits>{IndexedNest<4>(nest), condition, a.as<Bits>(),
+                                             b.as<Bits>(), y.as<Bits>()});
     }
   });
 }

@@ -11,6 +11,7 @@
 #include "core/view.h"
 #include "kernels/functors/functors.h"
 #include "kernels/host_device/loop_nest.h"
+#include "kernels/host_device/reciprocal.h"
 
 namespace sotto {
 
@@ -59,34 +60,39 @@ struct Offsets {
   std::int64_t of[N];
 };
 
-// Divides in 32 bits if that suffices: GPUs divide 64-bit integers slowly.
-template <class Integer, std::size_t N>
-HD Offsets<N> split(const LoopNest<N>& nest, Integer index) {
+// Loops whose indices are split by reciprocals.
+template <std::size_t N>
+struct IndexedNest : LoopNest<N> {
+  Divisor by[6];  // by axis
+
+  explicit IndexedNest(const LoopNest<N>& nest) : LoopNest<N>(nest) {
+    for (int axis = 0; axis < nest.rank; ++axis) by[axis] = Divisor(nest.size[axis]);
+  }
+};
+
+template <std::size_t N>
+HD Offsets<N> offsets_at(const IndexedNest<N>& nest, std::int64_t index) {
   Offsets<N> y{};
   for (int axis = nest.rank - 1; axis >= 0; --axis) {
-    const auto size = static_cast<Integer>(nest.size[axis]);
-    const Integer next = axis == 0 ? 0 : index / size;
-    const std::int64_t at = index - next * size;
+    std::int64_t at = index;
+    if (axis > 0) {
+      const auto [quotient, remainder] = nest.by[axis](index);
+      index = quotient;
+      at = remainder;
+    }
     for (std::size_t v = 0; v < N; ++v) y.of[v] += at * nest.stride[v][axis];
-    index = next;
   }
   return y;
-}
-template <std::size_t N>
-HD Offsets<N> offsets_at(const LoopNest<N>& nest, std::int64_t index) {
-  constexpr std::int64_t narrow = std::int64_t{1} << 32;
-  return nest.count <= narrow ? split(nest, static_cast<std::uint32_t>(index))
-                              : split(nest, static_cast<std::uint64_t>(index));
 }
 
 // y = f(x...) in the accumulation type A, one element per index; y is the last view.
 template <class A, class F, std::size_t N>
 struct StridedMap {
   F f;
-  LoopNest<N> nest;
+  IndexedNest<N> nest;
   View view[N];
 
-  StridedMap(F f, const std::array<View, N>& views) : f(f), nest(views) {
+  StridedMap(F f, const std::array<View, N>& views) : f(f), nest(LoopNest<N>(views)) {
     for (std::size_t v = 0; v < N; ++v) view[v] = views[v];
   }
   HD void operator()(std::int64_t index) const {
@@ -162,7 +168,7 @@ struct PackedMap {
 
   F f;
   Dtype dtype;
-  LoopNest<N> packs;
+  IndexedNest<N> packs;
   const Bits* x[N - 1];
   bool repeated[N - 1];
   Bits* y;

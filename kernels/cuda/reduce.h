@@ -112,7 +112,7 @@ struct FoldPackedRows {
 };
 
 // True if the strides of all axes but `inner` are multiples of `lanes`.
-inline bool in_packs(const AxisList& axes, int inner, int lanes) {
+inline bool strides_in_packs(const AxisList& axes, int inner, int lanes) {
   bool fits = true;
   for (int i = 0; i < axes.count; ++i)
     fits = fits && (i == inner || axes.axis[i].stride % lanes == 0);
@@ -123,7 +123,7 @@ inline bool in_packs(const AxisList& axes, int inner, int lanes) {
 template <class T>
 bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
   return row.packed && plan.reduced.count == 1 && plan.reduced.back().stride == 1 &&
-         in_packs(plan.kept_x, -1, row.lanes);
+         strides_in_packs(plan.kept_x, -1, row.lanes);
 }
 
 // True if FoldColumns can take packs.
@@ -132,7 +132,8 @@ bool packed_columns(const ReductionPlan& plan, const T* x) {
   constexpr int lanes = column_lanes<T>;
   const Axis& inner = plan.kept_x.back();
   return aligned(x) && inner.stride == 1 && inner.size % lanes == 0 &&
-         in_packs(plan.kept_x, plan.kept_x.count - 1, lanes) && in_packs(plan.reduced, -1, lanes);
+         strides_in_packs(plan.kept_x, plan.kept_x.count - 1, lanes) &&
+         strides_in_packs(plan.reduced, -1, lanes);
 }
 
 // y[result] = its parts folded, plus beta y[result]: the threads of a team fold every size()th part

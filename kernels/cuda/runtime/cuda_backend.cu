@@ -28,8 +28,7 @@ class Readable {
       stride *= x.size[i];
     }
     dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
-      exec.for_each(x.numel(), StridedCopy<Bits>{LoopNest<2>(std::array{x, view_}), x.as<Bits>(),
-                                                 view_.as<Bits>()});
+      copy_strided<Bits>(exec, LoopNest<2>(std::array{x, view_}), x, view_);
     });
   }
   const View& view() const { return view_; }
@@ -72,7 +71,8 @@ void CudaExec::product(View a, View b, double beta, View c, bool tf32) const {
   if (a.size[a.rank - 1] == 0) {  // the library does not support empty sums
     if (beta != 0) return;
     return dispatch_bits(c.dtype, [&]<class Bits>(std::type_identity<Bits>) {
-      for_each(c.numel(), StridedFill<Bits>{0, LoopNest<1>(std::array{c}), c.as<Bits>()});
+      const IndexedNest<1> nest(LoopNest<1>(std::array{c}));
+      for_each(c.numel(), StridedFill<Bits>{0, nest, c.as<Bits>()});
     });
   }
   fold_batch(a, b, c);
