@@ -32,12 +32,17 @@ struct Unfold {
         first(static_cast<std::uint32_t>(first)) {}
 
   HD void operator()(std::int64_t index) const {
-    const Window& w = g.window;
     const auto [row, column] = columns(static_cast<std::uint32_t>(index));
-    const auto [sample, at_position] = positions(row + first);
+    const auto [sample, position] = positions(row + first);
     const auto [channel, tap] = taps(column);
-    const Coord3 position = coordinates(at_position, out), k = coordinates(tap, kernel);
-    std::int64_t from = sample * x.stride[0] + channel * x.stride[1];
+    const std::int64_t from = pixel(sample, coordinates(position, out), tap);
+    patches[index] = from < 0 ? Bits{0} : x.as<const Bits>()[from + channel * x.stride[1]];
+  }
+  // The offset of the pixel under a tap, in the first channel; -1 in the padding.
+  HD std::int64_t pixel(std::uint32_t sample, const Coord3& position, std::uint32_t tap) const {
+    const Window& w = g.window;
+    const Coord3 k = coordinates(tap, kernel);
+    std::int64_t from = sample * x.stride[0];
     bool inside = true;
     for (int axis = 0; axis < 3; ++axis) {
       const std::int64_t at =
@@ -45,16 +50,70 @@ struct Unfold {
       inside = inside && at >= 0 && at < g.in[axis];
       from += at * x.stride[axis + 2];
     }
-    patches[index] = inside ? x.as<const Bits>()[from] : Bits{0};
+    return inside ? from : -1;
   }
-
- private:
   HD static Coord3 coordinates(std::uint32_t index, const Reciprocal* sizes) {
     const auto [rest, w] = sizes[1](index);
     const auto [d, h] = sizes[0](rest);
     return {{d, h, w}};
   }
 };
+
+// Unfold for images with channels last and windows of `count` taps: a thread has a pack of channels
+// under all of them, which is as many packs of a row of patches.
+template <class Bits, int count>
+struct UnfoldChannels {
+  static constexpr int lanes = pack_bytes / sizeof(Bits);
+  Unfold<Bits> one;
+  Reciprocal packs;  // of a pixel's channels
+
+  HD void operator()(std::int64_t index) const {
+    using Values = Pack<Bits, lanes>;
+    const auto [row, pack] = packs(static_cast<std::uint32_t>(index));
+    const auto [sample, position] = one.positions(row + one.first);
+    const Coord3 at = one.coordinates(position, one.out);
+    const Bits* const x = one.x.template as<const Bits>() + std::int64_t{pack} * lanes;
+    Values read[count];
+    for (int tap = 0; tap < count; ++tap) {
+      const std::int64_t from = one.pixel(sample, at, tap);
+      read[tap] = from < 0 ? Values{} : *reinterpret_cast<const Values*>(x + from);
+    }
+    for (int k = 0; k < count; ++k) {
+      Values columns;
+      for (int lane = 0; lane < lanes; ++lane) {
+        const int column = k * lanes + lane;
+        columns.value[lane] = read[column % count].value[column / count];
+      }
+      *reinterpret_cast<Values*>(one.patches + (index * count + k) * lanes) = columns;
+    }
+  }
+};
+
+// True if UnfoldChannels applies with packs of `lanes` channels.
+inline bool unfolds_channels(const Geometry& g, const View& x, const void* patches, int lanes) {
+  bool fits = x.stride[1] == 1 && g.channels % lanes == 0 && aligned(x) &&
+              reinterpret_cast<std::uintptr_t>(patches) % pack_bytes == 0;
+  for (const int axis : {0, 2, 3, 4}) fits = fits && x.stride[axis] % lanes == 0;
+  return fits;
+}
+
+template <class Bits, class Exec>
+void unfold_rows(const Exec& exec, std::int64_t rows, const Unfold<Bits>& unfold) {
+  const Geometry& g = unfold.g;
+  if constexpr (sizeof(Bits) > 1) {
+    constexpr int lanes = pack_bytes / sizeof(Bits);
+    const auto run = [&](auto taps) {
+      const std::int64_t packs = g.channels / lanes;
+      exec.for_each(rows * packs, UnfoldChannels<Bits, taps>{unfold, Reciprocal(packs)});
+    };
+    const std::int64_t taps = g.window.positions();
+    if (unfolds_channels(g, unfold.x, unfold.patches, lanes)) {
+      if (taps == 1) return run(std::integral_constant<int, 1>{});
+      if (taps == 9) return run(std::integral_constant<int, 9>{});
+    }
+  }
+  exec.for_each(rows * g.channels * g.window.positions(), unfold);
+}
 
 // The transpose of Unfold: every pixel of x gathers from the patches that contain it.
 template <class T>
@@ -94,9 +153,9 @@ void unfold_into(const Exec& exec, const Geometry& g, const View& x, void* patch
   dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
     for (std::int64_t row = 0; row < rows; row += step) {
       const std::int64_t sample = row / g.positions();
-      exec.for_each(std::min(step, rows - row) * columns,
-                    Unfold<Bits>(g, samples_of(x, sample, g.samples - sample),
-                                 static_cast<Bits*>(patches) + row * columns, row % g.positions()));
+      unfold_rows(exec, std::min(step, rows - row),
+                  Unfold<Bits>(g, samples_of(x, sample, g.samples - sample),
+                               static_cast<Bits*>(patches) + row * columns, row % g.positions()));
     }
   });
 }

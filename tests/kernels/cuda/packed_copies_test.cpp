@@ -1,7 +1,8 @@
-// Copies and conversions by the GPU's kernels, run on the host and on every GPU, of sizes
+// Copies, conversions and patches by the GPU's kernels, run on the host and on every GPU, of sizes
 // and alignments that allow packs of 16 bytes, and of those beside them.
 // File tags: [gpu][sanitized]
 #include "kernels/cuda/cuda_elementwise.h"
+#include "kernels/cuda/unfold.h"
 #include "tests/support/kernel_cases.h"
 
 using namespace sotto;
@@ -98,4 +99,49 @@ TEST_CASE("conversions of rows with gaps have the values of conversions one by o
       }
     }
   }
+}
+
+TEST_CASE("patches of images with channels last are those of images in any order") {
+  Random random(83);
+  for (const Dtype dtype : float_dtypes) {
+    for (const std::int64_t channels : {8, 24, 6}) {
+      for (const std::int64_t kernel : {1, 3, 2}) {
+        for (const std::int64_t stride : {1, 2}) {
+          const Window window{.kernel = {1, kernel, kernel},
+                              .stride = {1, stride, stride},
+                              .before = {0, kernel / 2, kernel / 2},
+                              .after = {0, kernel / 2, 0},
+                              .dilation = {1, 1, stride}};
+          const Tensor x = random_tensor(random, {3, channels, 1, 7, 6}, {0, 2, 3, 4, 1}, dtype);
+          const std::int64_t positions = window.output_size(1, 7) * window.output_size(2, 6);
+          const Tensor expected = unwritten({3, positions, channels * kernel * kernel}, dtype);
+          backend(cpu).unfold(x.view(), window, expected.view());
+          for_each_device_code([&] {
+            const Tensor got = unwritten(expected.shape(), dtype);
+            backend(cpu).unfold(x.view(), window, got.view());
+            CHECK(same_bits(got, expected));
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("patches come in packs of channels where these are aligned, and nowhere else") {
+  const Window window{.kernel = {1, 3, 3}};
+  const auto packs = [&](const Tensor& x, std::int64_t first) {
+    const Tensor patches = zeros({5'000}, Dtype::bf16);
+    const Geometry g(x.view(), zeros({2, 1, 1, 3, 3}).view(), window);
+    return unfolds_channels(g, x.view(), patches.view().as<std::uint16_t>() + first, 8);
+  };
+  const auto images = [](std::int64_t channels, const Shape& order) {
+    return Tensor::empty_ordered({2, channels, 1, 5, 5}, order, Dtype::bf16, cpu);
+  };
+  const Shape last{0, 2, 3, 4, 1}, first{0, 1, 2, 3, 4};
+  CHECK(packs(images(16, last), 0));
+  CHECK(packs(images(16, last).slice(1, 8, 16), 0));
+  CHECK_FALSE(packs(images(16, last), 1));
+  CHECK_FALSE(packs(images(16, last).slice(1, 4, 12), 0));
+  CHECK_FALSE(packs(images(12, last), 0));
+  CHECK_FALSE(packs(images(16, first), 0));
 }
