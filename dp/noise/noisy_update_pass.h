@@ -70,7 +70,7 @@ class NoisyUpdate {
   // drawn for every element once, in order. An infinite sum counts as the largest finite one.
   // Throws std::invalid_argument for a sum that is NaN.
   void on_cpu(const NoiseGrid& grid, const WholeNoise& draw);
-  // on_cpu() for sums on one GPU, with bitwise equal results, in four launches per max_draws
+  // on_cpu() for sums on one GPU, with bitwise equal results, in three launches per max_draws
   // elements, whatever the number of parameters (on several ranks three more for each). The host
   // waits once, at the end, to learn whether all numbers were finite. The device gets the key as a
   // kernel argument only, but holds the draws in memory meanwhile. Throws std::invalid_argument at

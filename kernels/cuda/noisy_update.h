@@ -1,6 +1,6 @@
-// Noise, and the update of all parameters: one launch for the samples that their first word
-// decides, one for further words, one for the other samples, and one for the updates. Tables from
-// the host have a line for each array.
+// Noise, and the update of all parameters: one launch for the samples that their first word decides
+// and for further words, one for the other samples, and one for the updates. Tables from the host
+// have a line for each array.
 #pragma once
 
 #include <bit>
@@ -90,6 +90,21 @@ struct FurtherBlock {
     const DrawGroup group(arrays, count, index / blocks_ahead);
     ahead[index] =
         chacha20_block(group.further(stream), static_cast<std::uint64_t>(index % blocks_ahead));
+  }
+};
+
+// All blocks of samples, then those of further words.
+template <int lanes>
+struct DrawBlocks {
+  DrawBlock<lanes> draw;
+  FurtherBlock further;
+  std::int64_t blocks;  // of samples
+
+  HD void operator()(std::int64_t index) const {
+    if (index < blocks)
+      draw(index);
+    else
+      further(index - blocks);
   }
 };
 
@@ -221,9 +236,11 @@ void DeviceBackend<Exec>::rounded_gaussian(const RoundedGaussian& gaussian,
   const Scratch<ChaChaBlock> ahead(exec.device(), groups * blocks_ahead);
   auto* const draws = y.as<std::int64_t>();
   with_columns<std::int64_t>(aligned(draws), [&](auto lanes) {
-    exec.for_each(blocks, DrawBlock<lanes>{there.data(), stream, draws, undecided.data()});
+    exec.for_each(blocks + groups * blocks_ahead,
+                  DrawBlocks<lanes>{{there.data(), stream, draws, undecided.data()},
+                                    {stream, table.data(), count, ahead.data()},
+                                    blocks});
   });
-  exec.for_each(groups * blocks_ahead, FurtherBlock{stream, table.data(), count, ahead.data()});
   const DecideGroups decide{there.data(), stream,       table.data(),     count,
                             groups,       ahead.data(), undecided.data(), draws};
   exec.for_each_team((groups + decide.together - 1) / decide.together, 1, decide);
