@@ -41,10 +41,11 @@ struct AddParts {
   std::int64_t parts;
   const double* partial;
   double* y;
-  HD void operator()(std::int64_t n) const {
-    double sum = 0;
-    for (std::int64_t part = 0; part < parts; ++part) sum += partial[n * parts + part];
-    y[n] = sum;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t n) const {
+    const double* const first = partial + n * parts;
+    const double sum = team_sum(team, parts, [first](std::int64_t k) { return first[k]; });
+    if (team.rank() == 0) y[n] = sum;
   }
 };
 
@@ -56,7 +57,7 @@ void dot_rows(const Exec& exec, std::int64_t rows, std::int64_t k, const T* a, c
   const Scratch<double> partial(exec.device(), parts == 1 ? 0 : rows * parts);
   exec.for_each_team(rows * parts, k / parts,
                      DotRows<T>{Row<T>(k, a, b), parts, a, b, parts == 1 ? y : partial.data()});
-  if (parts > 1) exec.for_each(rows, AddParts{parts, partial.data(), y});
+  if (parts > 1) exec.for_each_team(rows, parts, AddParts{parts, partial.data(), y});
 }
 
 struct Multiply {
@@ -191,10 +192,15 @@ struct GramDots {
                                 [&](std::int64_t k) { return product(n, part.first + k); });
     if (team.rank() != 0) return;
     partial[index] = sum;
-    if (arrive(counters + n) == parts - 1) AddParts{parts, partial, y}(n);
+    if (arrive(counters + n) == parts - 1) y[n] = added(partial + n * parts);
   }
 
  private:
+  HD double added(const double* all) const {
+    double sum = 0;
+    for (std::int64_t k = 0; k < parts; ++k) sum += all[k];
+    return sum;
+  }
   // The part of the inner product that belongs to one tile.
   HD double product(std::int64_t n, std::int64_t index) const {
     constexpr int side = GradientFactors<T>::side;
@@ -347,7 +353,7 @@ void DeviceBackend<Exec>::onehot_dot(View ids1, View b1, View ids2, View b2, Vie
     exec.for_each_team(samples * positions, b1.size[2],
                        OnehotTerms<T>{ids1, b1, ids2, b2, partial.data()});
   });
-  exec.for_each(samples, AddParts{positions, partial.data(), y.as<double>()});
+  exec.for_each_team(samples, positions, AddParts{positions, partial.data(), y.as<double>()});
 }
 
 template <class Exec>
