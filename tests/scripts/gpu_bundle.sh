@@ -7,6 +7,7 @@
 # SOTTO_BUILD       a folder in which all was built before
 # SOTTO_GPU_TARGETS what is compiled for (90)
 # SOTTO_OLDEST      symbol versions that the other machine has (GLIBC_2.35 GLIBCXX_3.4.30: Ubuntu 22.04's)
+# SOTTO_SHARED      a folder with more conformance cases, to come along
 # SOTTO_MNIST       a folder of MNIST's files, to come along for the part `train` (11 MB)
 # Wheels in FOLDER/wheel come along, too: pip download --no-deps -d FOLDER/wheel opacus
 set -eu
@@ -76,6 +77,7 @@ done <"$stage/units.txt"
 
 cp -r "$root/tests/conformance/cases" "$root/tests/scripts/gpu_slot.sh" "$root/tests/scripts/gpu_results.py" \
   "$root"/tests/benchmarks/gpu_*.[pt]* "$stage/"
+[ -z "${SOTTO_SHARED:-}" ] || cp -rL "$SOTTO_SHARED/conformance" "$stage/shared"
 [ ! -d "$1/wheel" ] || cp -r "$1/wheel" "$stage/"
 [ -z "${SOTTO_MNIST:-}" ] || { mkdir "$stage/mnist" && cp -L "$SOTTO_MNIST"/*-ubyte* "$stage/mnist/"; }
 { git -C "$root" rev-parse HEAD || echo unknown; find "$stage" -type f | sort | xargs cat | cksum; } >"$stage/commit.txt"

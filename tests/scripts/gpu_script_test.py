@@ -12,20 +12,40 @@ import tempfile
 import unittest
 
 SCRIPTS = pathlib.Path(__file__).parent
+# One that tells the clocks goes on for ever.
+SMI = """case "$*" in *' -l 1') echo 1980 MHz; exec sleep 1000 ;; *compute_cap*) echo 9.0 ;; esac"""
 
 
-class Script(unittest.TestCase):
+class Scripts(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.folder = pathlib.Path(place.name)
-        self.bundle, self.results = self.folder / "a bundle", self.folder / "results"
-        self.archive = self.folder / "out" / "slot.tar.gz"
+        self.tools = self.folder / "tools"
+        self.tool("nvidia-smi", SMI)
+        self.results, self.archive = self.folder / "results", self.folder / "out" / "slot.tar.gz"
+
+    def tool(self, name, text):
+        self.tools.mkdir(exist_ok=True)
+        (self.tools / name).write_text("#!/bin/sh\n" + text)
+        (self.tools / name).chmod(0o755)
+
+    def call(self, script, *arguments, **environment):
+        known = {"RESULTS": str(self.results), "OUT": str(self.archive.parent), "PATH": f"{self.tools}:{os.environ['PATH']}"}
+        return subprocess.run(["sh", script, *arguments], env=os.environ | known | environment, capture_output=True,
+                              text=True, check=False, timeout=300)
+
+
+class Slot(Scripts):
+    def setUp(self):
+        super().setUp()
+        self.bundle = self.folder / "a bundle"
         self.bundle.mkdir()
         for script in ("gpu_slot.sh", "gpu_results.py"):
             shutil.copy(SCRIPTS / script, self.bundle)
         (self.bundle / "commit.txt").write_text("one\n")
         (self.bundle / "units.txt").write_text("pool test_pool [#pool_test]\ngemm test_gemm [#gemm_test]\n")
+        (self.bundle / "cases").mkdir()
         for name in ("bin/test_core", "bin/test_pool", "bin/test_gemm", "bin/conformance", "bin/bench_gpu"):
             self.program(name, "exit 0")
 
@@ -39,11 +59,6 @@ class Script(unittest.TestCase):
     def runs(self, name):
         log = self.bundle / f"{name}.runs"
         return len(log.read_text().splitlines()) if log.exists() else 0
-
-    def call(self, script, *arguments, **environment):
-        known = {"RESULTS": str(self.results), "OUT": str(self.archive.parent)}
-        return subprocess.run(["sh", script, *arguments], env=os.environ | known | environment, capture_output=True,
-                              text=True, check=False, timeout=300)
 
     def slot(self, *arguments, **environment):
         return self.call(self.bundle / "gpu_slot.sh", *arguments, **environment)
@@ -95,8 +110,8 @@ class Script(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
 
     def test_a_program_that_cannot_be_ended_lets_the_call_end(self):
-        self.program("timeout", """case "$*" in *test_pool*) exec sleep 250 ;; *) exec /usr/bin/timeout "$@" ;; esac""")
-        done = self.slot("tests", "bench", "3", PATH=f"{self.bundle}:{os.environ['PATH']}")
+        self.tool("timeout", """case "$*" in *test_pool*) exec sleep 250 ;; *) exec /usr/bin/timeout "$@" ;; esac""")
+        done = self.slot("tests", "bench", "3")
         self.assertIn("not all of tests bench was done", done.stdout)
         self.assertEqual(self.statuses()["gemm"], "passed")
 
@@ -106,6 +121,7 @@ class Script(unittest.TestCase):
         self.assertIn("gemm passed", (self.folder / "seen").read_text())
         self.assertEqual(self.statuses()["bench"], "passed")
         with tarfile.open(self.archive) as archive:
+            self.assertEqual(archive.extractfile("./clocks_bench.csv").read(), b"1980 MHz\n")
             self.assertIn("| gemm | passed |", archive.extractfile("./results.md").read().decode())
 
     def test_steps_that_find_no_time_are_listed(self):
@@ -118,7 +134,7 @@ class Script(unittest.TestCase):
 
     def test_nothing_else_is_done_where_no_gpu_is_used(self):
         self.program("bin/conformance", "echo no driver; exit 2")
-        done = self.slot("smoke", "tests", "60")
+        done = self.slot("smoke", "sanitize", "60")
         self.assertIn("no driver\nno GPU is used: nothing else is done", done.stdout)
         self.assertEqual(self.statuses()["gpu_is_used"], "failed(2)")
         self.assertEqual(self.runs("bin/test_pool"), 0)
@@ -127,6 +143,75 @@ class Script(unittest.TestCase):
         self.program("bin/test_pool", "echo No test cases matched; exit 0")
         self.slot("tests", "60")
         self.assertEqual(self.statuses()["pool"], "failed(nothing)")
+
+
+PROGRAM = r"""#include <cstdio>
+const char* matching();
+int main() { std::puts(matching()); }
+"""
+LIBRARY = r"""const char* matching() { return "1 matching test case"; }
+"""
+
+
+class Bundle(Scripts):
+    """Of a build whose programs are all one, with a library of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.build, self.packed = self.folder / "build", self.folder / "packed"
+        listed = subprocess.run(["python3", SCRIPTS / "list_tests.py", SCRIPTS.parent, "--sources"], capture_output=True, text=True,
+                                check=True).stdout
+        names = {f"tests/test_{line.split()[1]}" for line in listed.splitlines()}
+        names |= {"tests/conformance/conformance", "tests/benchmarks/bench_gpu", "tests/benchmarks/bench_steps", "samples/sotto-mnist"}
+        for name in names:
+            (self.build / name).parent.mkdir(parents=True, exist_ok=True)
+        self.compile(LIBRARY, "libnowhere.so", "-shared", "-fPIC")
+        self.compile(PROGRAM, "program", "-L.", "-lnowhere", "-Wl,-rpath," + str(self.build))
+        for name in names:
+            os.link(self.build / "program", self.build / name)
+        shutil.copy(self.build / "libnowhere.so", self.build / "libsotto_cuda.so")
+
+    def compile(self, text, name, *options):
+        subprocess.run(["c++", "-o", name, "-x", "c++", "-", *options], input=text, cwd=self.build, text=True, check=True)
+
+    def bundle(self, **environment):
+        return self.call(SCRIPTS / "gpu_bundle.sh", str(self.packed), SOTTO_BUILD=str(self.build), **environment)
+
+    def test_holds_programs_and_libraries_and_cases(self):
+        data = self.folder / "data"
+        data.mkdir()
+        (data / "train-images-idx3-ubyte.gz").write_text("images")
+        (self.packed / "wheel").mkdir(parents=True)
+        (self.packed / "wheel/opacus-1-any.whl").write_text("wheel")
+        done = self.bundle(SOTTO_MNIST=str(data))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no CUPTI here", done.stderr)
+        with tarfile.open(self.packed / "bundle.tar.gz") as archive:
+            names = set(archive.getnames())
+            units = archive.extractfile("./units.txt").read().decode()
+        self.assertLessEqual({"./bin/test_kernels_cuda", "./bin/conformance", "./lib/libnowhere.so", "./lib/libsotto_cuda.so",
+                              "./cases/op", "./gpu_slot.sh", "./gpu_peers.py", "./wheel/opacus-1-any.whl",
+                              "./mnist/train-images-idx3-ubyte.gz"}, names)
+        self.assertFalse([name for name in names if name.startswith(("./lib/libc.", "./lib/libstdc++"))])
+        self.assertIn("gpu_ops test_kernels_cuda [#gpu_ops_test]\n", units)
+
+    def test_what_would_fail_on_the_other_machine_fails_here(self):
+        self.assertIn("a program asks for GLIBC_2.", self.bundle(SOTTO_OLDEST="GLIBC_2.2").stderr)
+        self.compile(LIBRARY.replace("1", "0"), "libnowhere.so", "-shared", "-fPIC")
+        self.assertIn("has no case of attention", self.bundle().stderr)
+        (self.build / "libnowhere.so").unlink()
+        done = self.bundle()
+        self.assertIn("nothing here provides libnowhere.so", done.stderr)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertFalse(self.packed.exists())
+
+    def test_gpu_sh_runs_all_parts_of_it_here(self):
+        done = self.call(SCRIPTS / "gpu.sh", "100", SOTTO_BUILD=str(self.build))
+        lines = (self.build / "results/steps.txt").read_text()
+        for name in ("devices", "gpu_ops", "conformance_cases_bf16", "bench", "peers"):
+            self.assertIn(f"{name} passed", lines, done.stdout)
+        self.assertIn("| devices | passed |", (self.build / "results/results.md").read_text())
+        self.assertTrue((self.build / "slot.tar.gz").exists())
 
 
 if __name__ == "__main__":

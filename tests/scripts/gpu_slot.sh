@@ -62,14 +62,14 @@ keep() {
 }
 
 smoke() {
-  # The libraries are read from a cold disk once, side by side.
+  # Libraries are read from a cold disk, side by side, while the machine is looked at.
   for folder in $(echo "$wheels" | tr : ' '); do
     cat "$folder"/libcublasLt.so* "$folder"/libcudnn*.so* "$folder"/libnvrtc*.so* >/dev/null 2>&1 &
   done
   {
-    date; nvidia-smi; uname -a; cat /etc/os-release; nproc; free -g; ldd --version | head -1
+    date; timeout 30 nvidia-smi; uname -a; cat /etc/os-release; nproc; free -g; ldd --version | head -1
     for tool in g++ nvcc git pkg-config meson ninja ncu compute-sanitizer; do command -v $tool || echo "no $tool"; done
-    "$PYTHON" -c 'import torch; print("torch", torch.__version__, "cudnn", torch.backends.cudnn.version())'
+    timeout 60 "$PYTHON" -c 'import torch; print("torch", torch.__version__, "cudnn", torch.backends.cudnn.version())'
   } >"$RESULTS/machine.log" 2>&1
   grep -E 'NVIDIA|^torch|^no ' "$RESULTS/machine.log"
   wait
@@ -85,8 +85,11 @@ tests() {
   threads=$(($(nproc) / 8))
   {
     while read -r unit program filter; do echo "120 $unit bin/$program -# $filter"; done <units.txt
-    for type in both f16 bf16; do echo "120 conformance_$type bin/conformance cases --device cuda:0 --$type"; done
-    echo "120 conformance_tf32 bin/conformance cases --device cuda:0 --tf32"
+    for cases in cases shared; do
+      for precision in both f16 bf16 tf32; do
+        [ ! -d $cases ] || echo "120 conformance_${cases}_$precision bin/conformance $cases --device cuda:0 --$precision"
+      done
+    done
   } | OMP_WAIT_POLICY=passive OMP_NUM_THREADS=$((threads > 0 ? threads : 1)) xargs -P 8 -L 1 sh gpu_slot.sh step
 }
 
@@ -137,17 +140,18 @@ peers() { step 120 peers "$PYTHON" gpu_peers.py; }
 
 train() {
   [ -d mnist ] || { without train mnist; return; }
-  step 300 train bin/sotto-mnist --preset eps3 --data mnist --device cuda --cuda-graph --save "$RESULTS/model"
+  step 300 train bin/sotto-mnist --preset eps3 --data mnist --device cuda --cuda-graph
+  tail -1 "$RESULTS/train.log"
 }
 
 # work PART...: each with the GPU's clocks from before to after, a line a second.
 work() {
   while [ $# -gt 0 ]; do
-    nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader -l 1 \
-      >>"$RESULTS/clocks_$1.csv" 2>/dev/null &
-    clocks=$!
+    # No child of this shell, whose parts wait for theirs.
+    clocks=$(nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader -l 1 \
+      >>"$RESULTS/clocks_$1.csv" 2>/dev/null & echo $!)
     "$1" || [ "$1" != smoke ] || set -- smoke
-    kill $clocks 2>/dev/null
+    kill "$clocks" 2>/dev/null
     keep
     shift
   done
@@ -182,7 +186,7 @@ wheels=$("$PYTHON" -c 'import importlib.util, pathlib
 spec = importlib.util.find_spec("nvidia")
 places = [pathlib.Path(place) for place in (spec.submodule_search_locations if spec else [])]
 print(":".join(str(lib) for place in places for lib in sorted(place.glob("*/lib"))))')
-libraries=$here/lib:$wheels:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+libraries=$here/lib:$wheels:/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONPATH=$(echo "$here"/wheel/opacus-*.whl)${PYTHONPATH:+:$PYTHONPATH}
 export here wheels libraries RESULTS OUT PYTHON PYTHONPATH PYTHONUNBUFFERED=1 PATH="$PATH:/usr/local/cuda/bin"
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm

@@ -5,9 +5,10 @@
 #               which a missing include hides
 #   fuzzers     each for a minute, from small files of every kind that corpus.py writes and from what earlier nights found
 #   analyzers   those of clang, gcc and cppcheck over core and dp
+#   bundle      what gpu_bundle.sh packs for a machine with a GPU is rehearsed without one; skipped where nvcc is not
 # Installs what is missing.
 #
-# usage: nightly.sh [tests] [sanitizers] [fuzzers] [analyzers]     all of them if left out
+# usage: nightly.sh [tests] [sanitizers] [fuzzers] [analyzers] [bundle]     all of them if left out
 #
 # SOTTO_FUZZ_SECONDS is the time for each fuzzer (60). Inputs that break one are in build-fuzz/found.
 set -eu
@@ -93,10 +94,16 @@ analyze() {
   analyze_with_gcc
 }
 
+rehearse_bundle() {
+  command -v nvcc >/dev/null 2>&1 || { echo "nightly: bundle: skipped: nvcc is not here"; return 0; }
+  "$root/tests/scripts/gpu_bundle.sh" "$root/build-bundle" || { failed bundle; return 0; }
+  python3 "$root/tests/scripts/gpu_rehearsal.py" "$root/build-bundle" || [ $? -eq 77 ] || failed rehearsal
+}
+
 install_missing "$build_packages
 $test_packages
 $nightly_packages"
-[ $# -gt 0 ] || set -- tests sanitizers fuzzers analyzers
+[ $# -gt 0 ] || set -- tests sanitizers fuzzers analyzers bundle
 for part in "$@"; do
   start=$(date +%s)
   case $part in
@@ -104,7 +111,8 @@ for part in "$@"; do
     sanitizers) run_sanitized ;;
     fuzzers) fuzz_all ;;
     analyzers) analyze ;;
-    *) echo "usage: nightly.sh [tests] [sanitizers] [fuzzers] [analyzers]" >&2 && exit 2 ;;
+    bundle) rehearse_bundle ;;
+    *) echo "usage: nightly.sh [tests] [sanitizers] [fuzzers] [analyzers] [bundle]" >&2 && exit 2 ;;
   esac
   echo "nightly: $part: $(($(date +%s) - start)) s"
 done
