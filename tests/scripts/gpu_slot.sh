@@ -32,7 +32,7 @@ step() {
   cap=$1 name=$2 log=$RESULTS/$2.log status=passed begin=$(date +%s)
   shift 2
   ! grep -qs "^$name passed " "$RESULTS/steps.txt" || return 0
-  [ "$1" = "$PYTHON" ] || set -- env LD_LIBRARY_PATH="$libraries" "$@"
+  [ "$1" = "$PYTHON" ] || set -- env LD_LIBRARY_PATH="$libraries" TMPDIR="$scratch" "$@"
   [ "$(left)" -ge "$cap" ] || cap=$(left)
   if [ "$cap" -le 2 ]; then
     status=skipped
@@ -188,8 +188,10 @@ places = [pathlib.Path(place) for place in (spec.submodule_search_locations if s
 print(":".join(str(lib) for place in places for lib in sorted(place.glob("*/lib"))))')
 libraries=$here/lib:$wheels:/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONPATH=$(echo "$here"/wheel/opacus-*.whl)${PYTHONPATH:+:$PYTHONPATH}
-export here wheels libraries RESULTS OUT PYTHON PYTHONPATH PYTHONUNBUFFERED=1 PATH="$PATH:/usr/local/cuda/bin"
-[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+# Ledgers are written to memory: a disk's time is not a step's.
+scratch=${TMPDIR:-/tmp}
+[ ! -w /dev/shm ] || scratch=/dev/shm
+export here wheels libraries scratch RESULTS OUT PYTHON PYTHONPATH PYTHONUNBUFFERED=1 PATH="$PATH:/usr/local/cuda/bin"
 SLOT_ENDS=$(($(date +%s) + $1))
 export SLOT_ENDS
 # Also a program that cannot be killed lets this call end.
