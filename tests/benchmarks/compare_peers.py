@@ -48,7 +48,8 @@ def one_round(args, model, batch):
     case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds), "--max-steps",
             str(args.max_steps)]
     found = {}
-    for line in json_lines([args.build / "tests/benchmarks/bench_steps", *case, "--modes", "ordinary,flat"], args.threads):
+    for line in json_lines([args.build / "tests/benchmarks/bench_steps", *case, "--modes", "ordinary,flat", "--check"],
+                           args.threads):
         found[{"ordinary": "ordinary", "flat": "private"}[line["mode"]]] = line["ms_per_step"]
         found[line["mode"] + " bytes"] = line["peak_bytes"]
     if args.peers:

@@ -17,6 +17,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
 #include "memory/captured_loss.h"
+#include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/optim/optimizer.h"
 #include "tests/benchmarks/timing.h"
@@ -46,7 +47,15 @@ void report(const std::string& what, Dtype dtype, double amount, const char* uni
       what, tf32_used() ? "tf32" : name(dtype), middle * 1e6, amount / middle * 1e-9, unit);
 }
 
-Tensor some_values(const Shape& shape, Dtype dtype) { return full(shape, 0.01, dtype, gpu); }
+// Normal numbers, which repeat after 2^20: constants may be multiplied faster than data.
+Tensor some_values(const Shape& shape, Dtype dtype) {
+  constexpr std::int64_t period = 1 << 20;
+  static const Tensor numbers = nn::random_normal({1, period});
+  const std::int64_t periods = (shape.numel() + period - 1) / period;
+  const Tensor all = Tensor::empty({periods, period}, dtype, gpu);
+  copy_into(to_dtype(numbers.to(gpu), dtype), all);
+  return reshape(reshape(all, {periods * period}).slice(0, 0, shape.numel()), shape);
+}
 
 // Tokens times widths of GPT-2 small and ViT-B/16.
 void products(Dtype dtype) {

@@ -67,36 +67,64 @@ Entry sized_transformer(const std::string& name) {
           .words = words};
 }
 
+Entry causal(const char* name, const char* description, const CausalOptions& options) {
+  return {.name = name,
+          .description = description,
+          .make = [=] { return causal_transformer(options); },
+          .input = {options.length},
+          .classes = options.words,
+          .words = options.words,
+          .per_position = true};
+}
+
+Entry vision(const char* name, const char* description, const VisionOptions& options) {
+  return {.name = name,
+          .description = description,
+          .make = [=] { return vision_transformer(options); },
+          .input = {options.channels, options.side, options.side},
+          .classes = options.classes};
+}
+
+Entry residual(const char* name, const char* description, std::int64_t side,
+               const ResNetOptions& options) {
+  return {.name = name,
+          .description = description,
+          .make = [=] { return std::make_unique<ResNet>(options); },
+          .input = {options.channels, side, side},
+          .classes = options.classes};
+}
+
 std::vector<Entry> large_networks() {
-  constexpr std::int64_t classes = 1000;
   const CausalOptions words{.words = 50257, .length = 512, .width = 768, .heads = 12, .blocks = 12};
+  CausalOptions longer = words;
+  longer.length = 1024;
   const VisionOptions patches{
-      .side = 224, .patch = 16, .width = 768, .heads = 12, .blocks = 12, .classes = classes};
-  const ResNetOptions images{.classes = classes, .large_images = true};
-  return {{.name = "gpt2-small",
-           .description = "twelve causal blocks of width 768 over 512 tokens",
-           .make = [=] { return causal_transformer(words); },
-           .input = {words.length},
-           .classes = words.words,
-           .words = words.words,
-           .per_position = true},
-          {.name = "vit-b16",
-           .description = "twelve blocks of width 768 over 16x16 patches of 224x224 images",
-           .make = [=] { return vision_transformer(patches); },
-           .input = {3, patches.side, patches.side},
-           .classes = classes},
-          {.name = "resnet50-224",
-           .description = "ResNet-50 with group normalisation for 224x224 images",
-           .make = [=] { return std::make_unique<ResNet>(images); },
-           .input = {3, 224, 224},
-           .classes = classes}};
+      .side = 224, .patch = 16, .width = 768, .heads = 12, .blocks = 12, .classes = 1000};
+  return {
+      causal("gpt2-small", "twelve causal blocks of width 768 over 512 tokens", words),
+      causal("gpt2-1024", "the same over 1,024 tokens", longer),
+      vision("vit-b16", "twelve blocks of width 768 over 16x16 patches of 224x224 images", patches),
+      residual("resnet50-224", "ResNet-50 with group normalisation for 224x224 images", 224,
+               {.classes = 1000, .large_images = true})};
+}
+
+// The same kinds as small as tests want them.
+std::vector<Entry> tiny_networks() {
+  return {causal("gpt2-tiny", "two causal blocks of width 32 over 16 tokens",
+                 {.words = 50, .length = 16, .width = 32, .heads = 2, .blocks = 2}),
+          vision("vit-tiny", "two blocks of width 32 over 8x8 patches of 32x32 images",
+                 {.side = 32, .patch = 8, .width = 32, .heads = 2, .blocks = 2}),
+          residual("resnet-tiny", "bottlenecks of width 8 to 64 for 64x64 images", 64,
+                   {.blocks = {1, 1, 1, 1}, .width = 8, .groups = 4, .large_images = true})};
 }
 
 }  // namespace
 
 Entry entry_of_any(const std::string& name) {
-  for (Entry& entry : large_networks()) {
-    if (entry.name == name) return std::move(entry);
+  for (const auto& networks : {large_networks(), tiny_networks()}) {
+    for (const Entry& entry : networks) {
+      if (entry.name == name) return entry;
+    }
   }
   if (name.starts_with(perceptron_prefix)) return sized_perceptron(name);
   if (name.starts_with(transformer_prefix)) return sized_transformer(name);

@@ -4,35 +4,41 @@
 #include <cmath>
 #include <map>
 
+#include "core/io/safetensors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
 namespace {
 
-using Sums = std::map<const Parameter*, std::vector<double>>;
+using Sums = std::map<const Parameter*, Tensor>;  // f64, on the model's device
 
-std::vector<double> numbers(const Tensor& x) {
-  return to_dtype(contiguous(x.to(cpu)), Dtype::f64).to_vector<double>();
+Sums in_f64(const Gradients& gradients) {
+  Sums sums;
+  for (const auto& [parameter, sum] : gradients) sums[parameter] = to_dtype(sum, Dtype::f64);
+  return sums;
 }
 
-// The gradient of the sum of the samples' losses.
-Sums ordinary_sums(nn::Module& model, const models::Entry& entry, const models::Examples& samples,
+// The samples' losses, and the gradient of their sum.
+struct Step {
+  Tensor losses;
+  Sums sums;
+};
+
+Step ordinary_step(nn::Module& model, const models::Entry& entry, const models::Examples& samples,
                    Dtype precision) {
   Tape tape({.precision = precision});
   SumSink sink;
-  tape.backward(entry.losses(model(tape.input(samples.inputs)), samples.labels), sink);
-  Sums sums;
-  for (const auto& [parameter, sum] : sink.gradients()) sums[parameter] = numbers(sum);
-  return sums;
+  const Var losses = entry.losses(model(tape.input(samples.inputs)), samples.labels);
+  const Tensor values = losses.value();
+  tape.backward(losses, sink);
+  return {values, in_f64(sink.gradients())};
 }
 
 Sums private_sums(nn::Module& model, const models::Entry& entry, const models::Examples& samples,
                   Dtype precision, Clipper& clipper) {
   Tape tape({.private_data = true, .precision = precision});
   clipper.add(tape, entry.losses(model(tape.input(samples.inputs)), samples.labels));
-  Sums sums;
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) sums[parameter] = numbers(sum);
-  return sums;
+  return in_f64(clipper.sums_for_tests());
 }
 
 // Sample `n` in each row of a batch of the same size, which the device multiplies by the same
@@ -46,11 +52,8 @@ models::Examples copies_of(const models::Examples& samples, std::int64_t n) {
   return {copies(samples.inputs), copies(samples.labels)};
 }
 
-double squared_length(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double value : x) sum += value * value;
-  return sum;
-}
+double product(const Tensor& x, const Tensor& y) { return sum(mul(x, y)).item(); }
+double squared_length(const Tensor& x) { return product(x, x); }
 
 // The clip factor of one sample's gradient, for each parameter.
 std::map<const Parameter*, double> factors_of(const Sums& gradient,
@@ -76,37 +79,56 @@ double step_error(nn::Module& model, const models::Entry& entry, const models::E
   Sums expected;
   const std::int64_t count = samples.inputs.size(0);
   for (std::int64_t n = 0; n < count; ++n) {
-    Sums gradient = ordinary_sums(model, entry, copies_of(samples, n), precision);
-    for (auto& [parameter, values] : gradient) {
-      for (double& value : values) value /= static_cast<double>(count);
-    }
+    Sums gradient = ordinary_step(model, entry, copies_of(samples, n), precision).sums;
+    for (auto& [parameter, values] : gradient)
+      values = scale(values, 1 / static_cast<double>(count));
     const auto factors = factors_of(gradient, groups);
     for (const auto& [parameter, values] : gradient) {
-      std::vector<double>& sum = expected[parameter];
-      sum.resize(values.size());
-      const double factor = groups.empty() ? 1 : factors.at(parameter);
-      for (std::size_t i = 0; i < values.size(); ++i) sum[i] += factor * values[i];
+      const Tensor& sum = expected.try_emplace(parameter, zeros_like(values)).first->second;
+      axpby(groups.empty() ? 1 : factors.at(parameter), values, 1, sum);
     }
   }
   Sums got;
   if (groups.empty()) {
-    got = ordinary_sums(model, entry, samples, precision);
+    got = ordinary_step(model, entry, samples, precision).sums;
   } else {
     Clipper clipper(groups, options, passes);
     got = private_sums(model, entry, samples, precision, clipper);
   }
   check(got.size() == expected.size(), "step_error: gradients of {} parameters, not of {}",
         got.size(), expected.size());
-  double error = 0, length = 0;
-  for (auto& [parameter, sum] : expected) {
+  double length = 0, common = 0, got_length = 0;  // squared, and the product of both
+  for (const auto& [parameter, sum] : expected) {
+    const Tensor& there = got.at(parameter);
+    check(there.shape() == sum.shape(), "step_error: a gradient of shape {}, not {}", there.shape(),
+          sum.shape());
     length += squared_length(sum);
-    const std::vector<double>& there = got.at(parameter);
-    check(there.size() == sum.size(), "step_error: a gradient of {} numbers, not {}", there.size(),
-          sum.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] -= there[i];
-    error += squared_length(sum);
+    common += product(sum, there);
+    got_length += squared_length(there);
   }
-  return std::sqrt(error / length);
+  const double shorter = groups.empty() ? 1 : std::clamp(common / length, 1 - max_shortening, 1.0);
+  const double error = got_length - 2 * shorter * common + shorter * shorter * length;
+  return std::sqrt(std::max(0.0, error) / length);
+}
+
+double write_reference(const std::string& path, nn::Module& model, const models::Entry& entry,
+                       const models::Examples& samples, double clip_bound) {
+  const auto count = static_cast<double>(samples.inputs.size(0));
+  const Step step = ordinary_step(model, entry, samples, Dtype::f32);
+  Clipper clipper(flat_group(model.parameters(), clip_bound), {}, ClipPasses::one);
+  const Sums clipped = private_sums(model, entry, samples, Dtype::f32, clipper);
+  TensorFile file{.tensors = {{"inputs", samples.inputs}, {"labels", samples.labels}}};
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    file.tensors["parameters/" + name] = parameter->value;
+    file.tensors["clipped/" + name] = to_dtype(clipped.at(parameter), Dtype::f32);
+    const double norm = std::sqrt(squared_length(step.sums.at(parameter))) / count;
+    file.tensors["norms/" + name] = full({1}, norm, Dtype::f64);
+  }
+  const double loss = sum(to_dtype(step.losses, Dtype::f64)).item() / count;
+  file.metadata = {{"loss", fmt::format("{}", loss)},
+                   {"clip_bound", fmt::format("{}", clip_bound)}};
+  save_safetensors(path, file);
+  return loss;
 }
 
 }  // namespace sotto

@@ -5,6 +5,7 @@
 #include "core/devices.h"
 #include "nn/init.h"
 #include "samples/models/resnet.h"
+#include "tests/benchmarks/sized_models.h"
 #include "tests/support/catch.h"
 
 using namespace sotto;
@@ -26,5 +27,22 @@ TEST_CASE("a deep network's step in bf16 is that of its samples alone, within bf
       constexpr double max = 1e-3;  // bf16 rounds by up to 2^-9
       CHECK(step_error(*model, entry, samples, Dtype::bf16, groups, {}, ClipPasses::one) < max);
     }
+  }
+}
+
+TEST_CASE("a step in f32 is its samples' own to 1e-4, and another clip rule's is not") {
+  for (const DeviceInfo& info : devices()) {
+    const models::Entry entry = models::entry_of_any("mnist");
+    nn::manual_seed(1);
+    const auto model = entry.make();
+    model->to(info.device);
+    const models::Examples all = entry.random_examples(4, 1);
+    const models::Examples samples{all.inputs.to(info.device), all.labels.to(info.device)};
+    const auto error = [&](double bound, const ClipRule& rule) {
+      return step_error(*model, entry, samples, Dtype::f32, flat_group(model->parameters(), bound),
+                        {.rule = rule}, ClipPasses::one);
+    };
+    for (const double bound : {0.1, 100.0}) CHECK(error(bound, {}) < 1e-4);
+    CHECK(error(100, {.kind = ClipRule::Kind::normalize}) > 1e-2);
   }
 }

@@ -3,8 +3,9 @@
 // with the keys of the peers' timings (compare_peers.py runs both in turn), and with --profile the
 // time by phase.
 //
-// Before a step is timed, its model, loss and clipping are checked on eight samples: the program
-// fails unless their sum is that of the samples alone, each clipped.
+// With --check its model, loss and clipping are checked on at most eight samples before a step is
+// timed: the program fails unless their sum is that of the samples alone, each clipped. With
+// --write nothing is timed: others compare their own step with what is written (step_check.h).
 //
 // A step is forward, loss, backward and update by SGD; a private one also samples its batch, clips,
 // adds noise to every parameter and writes the ledger, a file. On a GPU the batches are on the
@@ -38,6 +39,7 @@ namespace {
 
 constexpr std::int64_t population = 50'000;
 constexpr double learning_rate = 0.01;
+constexpr std::int64_t max_checked_samples = 8;
 
 struct Options {
   std::vector<std::string> models{"logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"};
@@ -50,6 +52,8 @@ struct Options {
   std::string device = "cpu";
   std::string precision = "f32";
   bool capture = false;
+  bool check = false;
+  std::string write;  // a folder
 
   bool tf32() const { return precision == "tf32"; }
 };
@@ -104,6 +108,12 @@ class Training {
     if (device_ != cpu) cuda_runtime().synchronize(device_.index);
   }
   Device device() const { return device_; }
+  // The number of weights.
+  std::int64_t size() const {
+    std::int64_t numbers = 0;
+    for (const Parameter* parameter : model_->parameters()) numbers += parameter->value.numel();
+    return numbers;
+  }
   // Why the last step was not captured; empty if it was, or capture was off.
   std::string not_captured() const { return captured_ ? captured_->reason() : ""; }
 
@@ -115,7 +125,7 @@ class Training {
   }
 
   models::Examples first_samples() const {
-    const std::int64_t some = std::min<std::int64_t>(batches_[0][0].size(0), 8);
+    const std::int64_t some = std::min(batches_[0][0].size(0), max_checked_samples);
     return {batches_[0][0].slice(0, 0, some), batches_[0][1].slice(0, 0, some)};
   }
 
@@ -140,6 +150,10 @@ class Ordinary final : public Training {
   std::vector<memory::PhaseTotal> phases() const override { return clock_.totals(); }
   double error() override {
     return step_error(*model_, entry_, first_samples(), precision_, {}, {}, ClipPasses::one);
+  }
+  // Returns the loss of what it writes: write_reference().
+  double write(const std::string& path) {
+    return write_reference(path, *model_, entry_, first_samples(), EngineOptions().clip_bound);
   }
 
  private:
@@ -249,38 +263,66 @@ json phases_of(const std::vector<memory::PhaseTotal>& before,
   return phases;
 }
 
-json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
-           const Options& options) {
-  const std::unique_ptr<Training> run = training(entry, mode, samples, options);
-  const double error = run->error(), max = options.precision == "f32" ? 1e-4 : 0.05;
-  check(error <= max, "{} {} at {}: a step is {:.3g} of its length from its samples' own, not {}",
-        entry.name, mode, samples, error, max);
-  const std::size_t resident = allocator(run->device()).statistics().current;
-  for (int k = 0; k < options.warmup; ++k) run->step();
-  const std::vector<memory::PhaseTotal> before = run->phases();
+double checked_error(Training& run, const models::Entry& entry, const std::string& mode,
+                     const Options& options) {
+  const double error = run.error(), max = options.precision == "f32" ? 1e-3 : 0.05;
+  check(error <= max, "{} {}: a step is {:.3g} of its length from its samples' own, not {}",
+        entry.name, mode, error, max);
+  return error;
+}
+
+std::vector<double> times_of(Training& run, const Options& options) {
   std::vector<double> times;
   for (double spent = 0; std::ssize(times) < options.min_steps ||
                          (spent < options.seconds && std::ssize(times) < options.max_steps);
        spent += times.back()) {
-    times.push_back(seconds_of([&] { run->step(); }));
+    times.push_back(seconds_of([&] { run.step(); }));
   }
-  std::size_t peak = 0;
-  for (const memory::PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes[0]);
+  return times;
+}
+
+// The medians of the first and of the second half: two measurements.
+json medians_of_halves(const std::vector<double>& times) {
+  const auto middle = times.begin() + (std::ssize(times) + 1) / 2;
+  const std::vector<double> first(times.begin(), middle), second(middle, times.end());
+  return {median(first) * 1e3, median(second.empty() ? first : second) * 1e3};
+}
+
+json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
+           const Options& options) {
+  const std::unique_ptr<Training> run = training(entry, mode, samples, options);
   json line{{"model", entry.name},
             {"mode", mode},
             {"batch", samples},
             {"device", options.device},
             {"precision", options.precision},
-            {"ms_per_step", median(times) * 1e3},
-            {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
-            {"step_error", error},
-            {"steps", times.size()},
-            {"peak_bytes", peak},
-            {"resident_bytes", resident},
-            {"phases_ms", phases_of(before, run->phases())}};
+            {"parameters", run->size()}};
+  if (options.check) line["step_error"] = checked_error(*run, entry, mode, options);
+  const std::size_t resident = allocator(run->device()).statistics().current;
+  for (int k = 0; k < options.warmup; ++k) run->step();
+  const std::vector<memory::PhaseTotal> before = run->phases();
+  const std::vector<double> times = times_of(*run, options);
+  std::size_t peak = 0;
+  for (const memory::PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes[0]);
+  line.update({{"ms_per_step", median(times) * 1e3},
+               {"ms_halves", medians_of_halves(times)},
+               {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
+               {"steps", times.size()},
+               {"peak_bytes", peak},
+               {"resident_bytes", resident},
+               {"phases_ms", phases_of(before, run->phases())}});
   if (options.capture) line["not_captured"] = run->not_captured();
   if (options.profile) line["kernels"] = kernels_of(*run, options.min_steps);
   return line;
+}
+
+json written(const models::Entry& entry, const Options& options) {
+  std::filesystem::create_directories(options.write);
+  const std::string path =
+      std::filesystem::path(options.write) / fmt::format("{}.safetensors", entry.name);
+  Ordinary training(entry, max_checked_samples, options);
+  const double loss = training.write(path);
+  return {{"model", entry.name}, {"parameters", training.size()}, {"loss", loss}, {"file", path}};
 }
 
 int run(const Options& options) {
@@ -288,8 +330,14 @@ int run(const Options& options) {
   use_tf32(options.tf32());
   check(!options.profile || options.device == "cpu",
         "--profile: times of kernels are measured on the CPU only, not on {}", options.device);
+  check(options.write.empty() || options.precision == "f32",
+        "--write: what is written is computed in f32, not in {}", options.precision);
   for (const std::string& model : options.models) {
     const models::Entry entry = models::entry_of_any(model);
+    if (!options.write.empty()) {
+      std::cout << written(entry, options).dump() << std::endl;
+      continue;
+    }
     for (const std::int64_t batch : options.batches) {
       for (const std::string& mode : options.modes)
         std::cout << timed(entry, mode, batch, options).dump() << std::endl;
@@ -320,6 +368,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}));
   app.add_flag("--capture", options.capture,
                "Forward and backward are captured and replayed (on a GPU)");
+  app.add_flag("--check", options.check,
+               "Compares the sums of at most eight samples with those of the samples alone before");
+  app.add_option("--write", options.write,
+                 "A folder for weights, eight samples and their gradients: nothing is timed");
   app.add_flag("--profile", options.profile,
                "As many more steps as --min-steps, with the time of each kernel");
   CLI11_PARSE(app, argc, argv);
