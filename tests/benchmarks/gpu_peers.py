@@ -1,55 +1,163 @@
 #!/usr/bin/env python3
-"""Times the kernels and steps of bench_gpu and bench_steps in PyTorch, and the private step of Opacus where it can be
-imported. Prints one JSON object a line, with the names that gpu_results.py uses. A package that cannot be imported is
-named in one line and left out.
+"""Times the steps of gpu_cases.txt in PyTorch and Opacus, and with --kernels the kernels of bench_gpu in PyTorch. Prints
+one JSON object a line, with the keys of bench_steps and bench_gpu, and the results of a comparison: a network is timed
+only if, from the weights and samples that bench_steps --write has left in a folder, it computes the same in f32: the loss
+to 0.1 %, the norm of each tensor's gradient to 1 %, and the sum of the samples' gradients, each clipped, to 1 %: one
+activation on the other side of a ReLU's kink is 0.2 % of it. That sum may be up to 5 % shorter besides, since what
+rounding may take is charged to our norms (docs/appendix/proofs-rounding.md). The status is 1 if one does not compute the
+same. A mode that fails, for want of memory for example, is a line with the reason.
 
-    gpu_peers.py                          the first GPU
-    gpu_peers.py --device cpu --only step
+    bench_steps --device cuda --write REFERENCE --models gpt2-small,wrn16
+    gpu_peers.py --reference REFERENCE --models gpt2-small,wrn16
+    gpu_peers.py --kernels
 """
 import argparse
 import json
+import math
+import mmap
+import pathlib
 import statistics
+import struct
+import subprocess
+import sys
 import time
 import warnings
 
-ROWS = 512  # images of a step, as in bench_gpu
-# The networks of bench_steps and the samples in a step, as in gpu.sh.
-LARGE = {"gpt2-small": 32, "vit-b16": 256, "resnet50-224": 256}
+CASES = pathlib.Path(__file__).with_name("gpu_cases.txt")
+PRECISIONS = ("bf16", "tf32", "f32")
+MODES = ("ordinary", "hooks", "ghost", "compiled")
+MOST = {"loss": 1e-3, "norms": 1e-2, "clipped": 1e-2, "shortened": 0.05}
+LEARNING_RATE, SIGMA, BOUND = 0.01, 1.1, 1.0  # as in bench_steps
+
+
+def words(text):
+    return text.split(",")
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--reference", type=pathlib.Path, help="the folder of bench_steps --write")
+    p.add_argument("--kernels", action="store_true", help="times the kernels of bench_gpu")
     p.add_argument("--device", default="cuda", help="default: %(default)s")
-    p.add_argument("--only", default="", help="only what has this in its name")
-    p.add_argument("--calls", type=int, default=10, help="calls timed together; default: %(default)s")
-    p.add_argument("--repetitions", type=int, default=11, help="medians are of so many; default: %(default)s")
-    p.add_argument("--samples", type=int, help="in a step of a large network; default: as in gpu.sh")
-    return p.parse_args()
+    p.add_argument("--cases", type=pathlib.Path, default=CASES, help="default: gpu_cases.txt beside this program")
+    p.add_argument("--models", type=words, help="those of the cases that are taken; default: all")
+    p.add_argument("--precision", type=words, default=PRECISIONS, help=",".join(PRECISIONS))
+    p.add_argument("--modes", type=words, default=MODES,
+                   help="ordinary, hooks (Opacus, materialised), ghost (Opacus, fast gradient clipping), compiled; default: all")
+    p.add_argument("--warmup", type=int, default=3, help="steps before; default: %(default)s")
+    p.add_argument("--steps", type=int, default=10, help="steps of which a median is taken, twice; default: %(default)s")
+    options = p.parse_args()
+    for name, given, known in (("precision", options.precision, PRECISIONS), ("modes", options.modes, MODES)):
+        if unknown := set(given) - set(known):
+            p.error(f"--{name}: not known: {', '.join(sorted(unknown))}")
+    if not options.kernels and not options.reference:
+        p.error("--reference or --kernels says what is timed")
+    return options
 
 
-class Timer:
-    def __init__(self, torch, options):
-        self.torch, self.options = torch, options
+def say(**line):
+    print(json.dumps(line), flush=True)
 
-    def some(self, run):
-        for _ in range(self.options.calls):
-            run()
-        if self.torch.device(self.options.device).type == "cuda":
-            self.torch.cuda.synchronize()
 
-    def report(self, by, what, dtype, make):
-        """`make` returns the function to time; it is called only for a wanted measurement."""
-        if self.options.only not in what:
-            return
-        run = make()
-        self.some(run)
-        seconds = []
-        for _ in range(self.options.repetitions):
-            begin = time.perf_counter()
-            self.some(run)
-            seconds.append((time.perf_counter() - begin) / self.options.calls)
-        middle = round(statistics.median(seconds) * 1e6, 2)
-        print(json.dumps({"by": by, "what": what, "dtype": dtype, "microseconds": middle}), flush=True)
+def cases(options):
+    """The cases wanted: (model, samples, precision, modes), in their order."""
+    for line in options.cases.read_text().splitlines():
+        model, samples, precision, modes = (line.split() + [""] * 4)[:4]
+        if not line.startswith("#") and model in (options.models or [model]) and precision in options.precision:
+            yield model, int(samples), precision, words(modes)
+
+
+def clock_mhz():
+    query = ["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
+    try:
+        return int(subprocess.run(query, capture_output=True, check=True, text=True).stdout.split()[0])
+    except (OSError, subprocess.CalledProcessError, ValueError, IndexError):
+        return None
+
+
+class Reference:
+    """A safetensors file of bench_steps --write, on a device."""
+
+    def __init__(self, torch, path, device):
+        types = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+        with open(path, "rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:begin])
+        self.facts = header.pop("__metadata__")
+        self.tensors = {}
+        for name, entry in header.items():
+            tensor = torch.frombuffer(data, dtype=types[entry["dtype"]], count=math.prod(entry["shape"]),
+                                      offset=begin + entry["data_offsets"][0]).view(entry["shape"])
+            self.tensors[name] = tensor.to(device)
+
+    def of(self, kind):
+        """The tensors KIND/NAME by NAME, as PyTorch's modules name them."""
+        return {name.removeprefix(kind + "/").replace("in_proj_", "in_proj."): tensor
+                for name, tensor in self.tensors.items() if name.startswith(kind + "/")}
+
+    def batch(self, samples=None):
+        """The samples, repeated until there are so many."""
+        x, y = self.tensors["inputs"], self.tensors["labels"]
+        rows = [k % len(x) for k in range(samples or len(x))]
+        return x[rows], y[rows]
+
+
+def clipped_sum(torch, networks, model, x, y, bound):
+    """The sum of the samples' gradients, each clipped to `bound`, by torch.func."""
+    values = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(values, x, y):
+        return networks.mean_loss(torch.func.functional_call(model, values, (x[None],)), y[None])
+
+    sums = {name: torch.zeros_like(p) for name, p in values.items()}
+    for n in range(0, len(x), 2):
+        rows = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(values, x[n:n + 2], y[n:n + 2])
+        norms = sum(row.flatten(1).double().square().sum(1) for row in rows.values()).sqrt()
+        factors = (bound / norms).clamp(max=1).float()
+        for name, row in rows.items():
+            sums[name] += torch.einsum("n,n...->...", factors, row)
+    return sums
+
+
+def compared(torch, networks, model, reference):
+    """How far the model is from its reference, in f32: the keys of MOST, and the worst tensor."""
+    x, y = reference.batch()
+    loss = networks.mean_loss(model(x), y)
+    loss.backward()
+    norms = {name: p.grad.double().norm().item() for name, p in model.named_parameters()}
+    least = 1e-6 * math.hypot(*norms.values())
+    off = {name: abs(norms[name] - ours.item()) / max(norms[name], least) for name, ours in reference.of("norms").items()}
+    theirs = clipped_sum(torch, networks, model, x, y, float(reference.facts["clip_bound"]))
+    squared = product = ours_squared = 0
+    for name, ours in reference.of("clipped").items():
+        a, b = ours.double(), theirs[name].double()
+        squared, product = squared + b.square().sum().item(), product + (a * b).sum().item()
+        ours_squared += a.square().sum().item()
+    factor = product / squared
+    rest = math.sqrt(max(0, ours_squared - factor * product) / squared)
+    return {"loss": abs(loss.item() / float(reference.facts["loss"]) - 1), "norms": max(off.values()), "clipped": rest,
+            "shortened": max(1 - factor, 100 * (factor - 1))}, max(off, key=off.get)
+
+
+def same_function(torch, networks, name, reference):
+    """True, and a line, if the network computes what the reference says."""
+    model = networks.NETWORKS[name]().to(reference.tensors["inputs"].device)
+    parameters = sum(p.numel() for p in model.parameters())
+    ours = sum(value.numel() for value in reference.of("parameters").values())
+    line = {"by": "torch", "model": name, "parameters": parameters, "our parameters": ours}
+    try:
+        model.load_state_dict(reference.of("parameters"))
+    except RuntimeError as error:
+        say(**line, same=False, why=" ".join(str(error).split())[:300])
+        return False
+    round_factors(torch, False)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        off, worst = compared(torch, networks, model, reference)
+    # NaN is not below either.
+    wrong = [f"{what} {off[what]:.3g} > {most}" for what, most in MOST.items() if not off[what] <= most]
+    say(**line, same=not wrong, **{k: float(f"{v:.3g}") for k, v in off.items()}, **({"why": ", ".join(wrong), "worst": worst} if wrong else {}))
+    return not wrong
 
 
 def round_factors(torch, wanted):
@@ -57,183 +165,125 @@ def round_factors(torch, wanted):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = wanted
 
 
-def kernels(torch, timer, device, name):
-    """Kernels in f32, bf16 or tf32 (f32 values whose operands are rounded in products and convolutions)."""
-    dtype = torch.bfloat16 if name == "bf16" else torch.float32
-    round_factors(torch, name == "tf32")
-    F = torch.nn.functional
+def with_opacus(torch, networks, model, optimizer, mode, samples):
+    """The model with per-sample gradients, its optimizer that adds noise, and a function that gives its loss."""
+    import opacus
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+    model.of_each_sample = True
+    settings = {"noise_multiplier": SIGMA, "max_grad_norm": BOUND, "expected_batch_size": samples}
+    if mode == "hooks":
+        model = opacus.GradSampleModule(model)
+        return model, opacus.optimizers.DPOptimizer(optimizer, **settings), networks.mean_loss
 
-    def values(*shape):
-        return torch.full(shape, 0.01, dtype=dtype, device=device)
+    class Criterion(torch.nn.Module):
+        reduction = "mean"
 
-    def report(what, make):
-        timer.report("torch", what, name, make)
+        def forward(self, logits, labels):
+            losses = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
+            return losses.view(len(logits), -1).mean(1)
 
-    def product(m, k, n):
-        a, b = values(m, k), values(n, k).t()
-        return lambda: a @ b
-
-    def on(x, f):
-        return lambda: f(x)
-
-    def convolution():
-        x, w = (values(64, 64, s, s).contiguous(memory_format=torch.channels_last) for s in (56, 3))
-        return lambda: F.conv2d(x, w, padding=1)
-
-    for m, k, n in ((16384, 768, 2304), (16384, 768, 3072), (16384, 3072, 768), (16384, 768, 50257)):
-        report(f"gemm {m} x {k} x {n}", lambda: product(m, k, n))
-    report("conv", convolution)
-    if name == "tf32":
-        return
-    x, row = values(16384, 3072), values(3072)
-    for what, f in (("copy", torch.clone), ("gelu", F.gelu), ("add", lambda x: x + x), ("add row", lambda x: x + row),
-                    ("sum of columns", lambda x: x.sum(0)), ("sum of rows", lambda x: x.sum(1)),
-                    ("softmax", lambda x: x.softmax(1)), ("normalize", lambda x: F.layer_norm(x, (3072,)))):
-        report(what, lambda: on(x, f))
+    model = GradSampleModuleFastGradientClipping(model, max_grad_norm=BOUND, use_ghost_clipping=True)
+    optimizer = DPOptimizerFastGradientClipping(optimizer, **settings)
+    return model, optimizer, DPLossFastGradientClipping(model, optimizer, Criterion())
 
 
-def attentions(torch, timer, device, name):
-    """The attentions of GPT-2 small and ViT-B/16, in the sizes of bench_gpu."""
-    dtype = torch.bfloat16 if name == "bf16" else torch.float32
+def step(torch, networks, reference, case, mode):
+    """A function that does a step."""
+    name, samples, precision, _ = case
+    x, y = reference.batch(samples)
+    model = networks.NETWORKS[name]().to(x.device)
+    model.load_state_dict(reference.of("parameters"))
+    if x.dim() == 4 and mode == "ordinary":
+        x, model = (one.to(memory_format=torch.channels_last) for one in (x, model))
+    optimizer, loss_of = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, foreach=True), networks.mean_loss
+    if mode in ("hooks", "ghost"):
+        model, optimizer, loss_of = with_opacus(torch, networks, model, optimizer, mode, samples)
+    if mode == "compiled":
+        model = torch.compile(model)
+    round_factors(torch, precision == "tf32")
 
-    def attend(samples, positions, causal, back):
-        x = torch.full((samples, positions, 12, 64), 0.01, dtype=dtype, device=device).transpose(1, 2)
-        q, k, v = (x.detach().requires_grad_(back) for _ in range(3))
-
-        def run():
-            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            if back:
-                torch.autograd.grad(y.float().sum(), (q, k, v))
-
-        return run
-
-    for samples, positions, causal in ((32, 512, True), (64, 197, False)):
-        for back in (False, True):
-            what = f"attention {samples} x {positions}" + (", there and back" if back else "")
-            timer.report("torch", what, name, lambda: attend(samples, positions, causal, back))
-
-
-def small_network(torch, device):
-    nn = torch.nn
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, stride=2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(),
-        nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
-
-
-def blocks(torch, width, heads, depth):
-    layer = torch.nn.TransformerEncoderLayer(
-        width, heads, 4 * width, dropout=0, activation="gelu", batch_first=True, norm_first=True)
-    return torch.nn.TransformerEncoder(layer, depth, torch.nn.LayerNorm(width), enable_nested_tensor=False)
-
-
-def causal_transformer(torch, words=50257, length=512, width=768):
-    class Causal(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places = torch.nn.Embedding(words, width), torch.nn.Embedding(length, width)
-            self.blocks, self.out = blocks(torch, width, 12, 12), torch.nn.Linear(width, words)
-
-        def forward(self, ids):
-            x = self.words(ids) + self.places.weight
-            mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=ids.device)
-            return self.out(self.blocks(x, mask=mask, is_causal=True)).flatten(0, 1)
-
-    def batch(n, device):
-        ids = torch.randint(0, words, (2, n, length), device=device)
-        return ids[0], ids[1].flatten()
-
-    return Causal(), batch
-
-
-def image_batch(torch):
-    def batch(n, device):
-        return torch.randn(n, 3, 224, 224, device=device), torch.randint(0, 1000, (n,), device=device)
-
-    return batch
-
-
-def vision_transformer(torch, width=768, patch=16):
-    class Vision(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.patches = torch.nn.Conv2d(3, width, patch, patch)
-            self.places = torch.nn.Parameter(torch.randn((224 // patch) ** 2, width) * 0.02)
-            self.blocks, self.out = blocks(torch, width, 12, 12), torch.nn.Linear(width, 1000)
-
-        def forward(self, x):
-            return self.out(self.blocks(self.patches(x).flatten(2).transpose(1, 2) + self.places).mean(1))
-
-    return Vision(), image_batch(torch)
-
-
-def resnet50(torch):
-    nn = torch.nn
-
-    def normed(i, o, kernel, stride=1):
-        return nn.Sequential(nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), nn.GroupNorm(32, o))
-
-    class Bottleneck(nn.Module):
-        def __init__(self, i, width, stride):
-            super().__init__()
-            self.main = nn.Sequential(normed(i, width, 1), nn.ReLU(), normed(width, width, 3, stride), nn.ReLU(),
-                                      normed(width, 4 * width, 1))
-            self.side = normed(i, 4 * width, 1, stride) if i != 4 * width or stride != 1 else nn.Identity()
-
-        def forward(self, x):
-            return torch.relu(self.main(x) + self.side(x))
-
-    layers, channels = [normed(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
-    for stage, depth in enumerate((3, 4, 6, 3)):
-        for k in range(depth):
-            layers.append(Bottleneck(channels, 64 << stage, 2 if stage > 0 and k == 0 else 1))
-            channels = 256 << stage
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)]
-    return nn.Sequential(*layers).to(memory_format=torch.channels_last), image_batch(torch)
-
-
-def step(torch, model, optimizer, x, y, dtype=None):
     def run():
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(x.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-            loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = loss_of(model(x), y)
         loss.backward()
         optimizer.step()
 
     return run
 
 
-def small_batch(torch, device):
-    return torch.full((ROWS, 1, 28, 28), 0.01, device=device), torch.zeros(ROWS, dtype=torch.long, device=device)
+def timed(torch, options, run):
+    """Milliseconds of each step, on a GPU by its own events."""
+    on_gpu = torch.device(options.device).type == "cuda"
+
+    def mark():
+        if not on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    for _ in range(options.warmup):
+        run()
+    marks = [mark()]
+    for _ in range(2 * options.steps):
+        run()
+        marks.append(mark())
+    if not on_gpu:
+        return [(b - a) * 1e3 for a, b in zip(marks, marks[1:])]
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
 
 
-def ordinary(torch, device):
-    model = small_network(torch, device)
-    return step(torch, model, torch.optim.SGD(model.parameters(), lr=0.01), *small_batch(torch, device))
+def measured(torch, networks, options, reference, case, mode):
+    """What is known of a case's step in a mode: its times, or why there are none."""
+    if options.device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    before = clock_mhz()
+    try:
+        times = timed(torch, options, step(torch, networks, reference, case, mode))
+    except torch.OutOfMemoryError:
+        return {"failed": "out of memory"}
+    except Exception as error:  # whatever a peer cannot do is a result
+        return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+    peak = torch.cuda.max_memory_allocated() if options.device != "cpu" else None
+    return {"ms_per_step": statistics.median(times), "steps": len(times), "peak_bytes": peak,
+            "ms_halves": [statistics.median(times[:options.steps]), statistics.median(times[options.steps:])],
+            "clock_mhz": [before, clock_mhz()]}
 
 
-def private(torch, opacus, device):
-    model = opacus.GradSampleModule(small_network(torch, device))
-    plain = torch.optim.SGD(model.parameters(), lr=0.01)
-    optimizer = opacus.optimizers.DPOptimizer(plain, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=ROWS)
-    return step(torch, model, optimizer, *small_batch(torch, device))
+def steps(torch, options):
+    """Compares, then times. The number of networks that compute something else."""
+    import gpu_networks as networks
+    torch.backends.cudnn.benchmark = True  # PyTorch's best
+    wanted = list(cases(options))
+    references, same = {}, {}
+    for name in dict.fromkeys(options.models or [case[0] for case in wanted]):
+        path = options.reference / f"{name}.safetensors"
+        if name not in networks.NETWORKS or not path.exists():
+            say(by="torch", model=name, same=False, why=f"no network or no {path}")
+            same[name] = False
+            continue
+        references[name] = Reference(torch, path, options.device)
+        same[name] = same_function(torch, networks, name, references[name])
+    for mode in options.modes:
+        for case in wanted:
+            if same[case[0]] and mode in case[3]:
+                line = {"by": "torch" if mode in ("ordinary", "compiled") else "opacus", "model": case[0], "mode": mode,
+                        "batch": case[1], "device": options.device, "precision": case[2]}
+                say(**line, **measured(torch, networks, options, references[case[0]], case, mode))
+    return list(same.values()).count(False)
 
 
-def large(torch, device, make, samples):
-    model, batch = make(torch)
-    model.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    return step(torch, model, optimizer, *batch(samples, device), dtype=torch.bfloat16)
-
-
-def large_steps(torch, timer, device):
-    makers = {"gpt2-small": causal_transformer, "vit-b16": vision_transformer, "resnet50-224": resnet50}
-    for name, samples in LARGE.items():
-        samples = timer.options.samples or samples
-        what = f"{name} ordinary step, batch {samples}"
-        try:
-            timer.report("torch", what, "bf16", lambda: large(torch, device, makers[name], samples))
-        except torch.OutOfMemoryError as error:
-            print(f"{what}: {error}")
+def kernels(torch, options):
+    """Kernels in f32, bf16 and tf32 (f32 values whose operands are rounded in products and convolutions)."""
+    import gpu_kernels
+    for name in options.precision:
+        round_factors(torch, name == "tf32")
+        gpu_kernels.report(torch, options.device, name, say)
 
 
 def main():
@@ -242,23 +292,15 @@ def main():
     try:
         import torch
     except ImportError as error:
-        return print(f"no PyTorch: {error}")
-    device = torch.device(options.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        return print("no GPU that PyTorch can use")
-    timer = Timer(torch, options)
-    for name in ("tf32", "bf16", "f32"):
-        kernels(torch, timer, device, name)
-        if name != "tf32":
-            attentions(torch, timer, device, name)
-    timer.report("torch", "ordinary step", "f32", lambda: ordinary(torch, device))
-    try:
-        import opacus
-        timer.report("opacus", "private step", "f32", lambda: private(torch, opacus, device))
-    except ImportError as error:
-        print(f"no Opacus: {error}")
-    large_steps(torch, timer, device)
+        print(f"no PyTorch: {error}")
+        return 0
+    if options.device != "cpu" and not torch.cuda.is_available():
+        print("no GPU that PyTorch can use")
+        return 0
+    if options.kernels:
+        kernels(torch, options)
+    return 1 if options.reference and steps(torch, options) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

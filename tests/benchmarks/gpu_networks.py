@@ -1,0 +1,179 @@
+"""The networks of gpu_cases.txt in PyTorch: functions, and names and shapes of parameters, are bench_steps' own."""
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.in_proj, self.out_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.heads, self.causal = heads, causal
+
+    def forward(self, x):
+        q, k, v = self.in_proj(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out_proj(F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, causal)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Tokens(nn.Module):
+    """[n, c, h, w] to [n, h w, c]."""
+
+    def forward(self, x):
+        return x.flatten(2).transpose(1, 2)
+
+
+class Mean(nn.Module):
+    def __init__(self, *axes):
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x):
+        return x.mean(self.axes)
+
+
+class Transformer(nn.Sequential):
+    """Layers in order. An embedding that meets features is that of positions, which are added to them."""
+    # Opacus wants the positions of each sample.
+    of_each_sample = False
+
+    def forward(self, x):
+        for layer in self:
+            if isinstance(layer, nn.Embedding) and x.is_floating_point():
+                positions = torch.arange(x.shape[1], device=x.device)
+                x = x + layer(positions.repeat(len(x) if self.of_each_sample else 1, 1))
+            else:
+                x = layer(x)
+        return x
+
+
+def causal(words, length, width, heads, depth):
+    blocks = [Block(width, heads, True) for _ in range(depth)]
+    return Transformer(nn.Embedding(words, width), nn.Embedding(length, width), *blocks, nn.LayerNorm(width),
+                       nn.Linear(width, words))
+
+
+def vision(side, patch, width, heads, depth, classes):
+    blocks = [Block(width, heads, False) for _ in range(depth)]
+    return Transformer(nn.Conv2d(3, width, patch, patch), Tokens(), nn.Embedding((side // patch) ** 2, width), *blocks,
+                       nn.LayerNorm(width), Mean(1), nn.Linear(width, classes))
+
+
+class NormedConv(nn.Module):
+    def __init__(self, i, o, kernel, stride, groups):
+        super().__init__()
+        self.conv = nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False)
+        self.norm = nn.GroupNorm(groups, o)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, i, width, stride, groups):
+        super().__init__()
+        self.reduce, self.middle = NormedConv(i, width, 1, 1, groups), NormedConv(width, width, 3, stride, groups)
+        self.expand = NormedConv(width, 4 * width, 1, 1, groups)
+        if i != 4 * width or stride != 1:
+            self.shortcut = NormedConv(i, 4 * width, 1, stride, groups)
+
+    def forward(self, x):
+        y = self.expand(F.relu(self.middle(F.relu(self.reduce(x), inplace=True)), inplace=True))
+        return F.relu(y + (self.shortcut(x) if hasattr(self, "shortcut") else x), inplace=True)
+
+
+class ResNet(nn.Module):
+    """Of large images."""
+
+    def __init__(self, depths, width, groups, classes):
+        super().__init__()
+        self.stem, self.blocks = NormedConv(3, width, 7, 2, groups), nn.Sequential()
+        channels = width
+        for stage, depth in enumerate(depths):
+            for k in range(depth):
+                self.blocks.append(Bottleneck(channels, width << stage, 2 if stage > 0 and k == 0 else 1, groups))
+                channels = 4 * width << stage
+        self.classifier = nn.Linear(channels, classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.stem(x), inplace=True), 3, 2, 1)
+        return self.classifier(self.blocks(x).mean((2, 3)))
+
+
+class StandardizedConv(nn.Module):
+    """De et al. 2022: weights standardised over their fan-in, divided by its root, with a gain for each channel."""
+
+    def __init__(self, i, o, kernel, stride):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(o, i, kernel, kernel)), nn.Parameter(torch.zeros(o))
+        self.gain = nn.Parameter(torch.ones(o, 1, 1, 1))
+        self.stride = stride
+
+    def forward(self, x):
+        fan_in = self.weight[0].numel()
+        w = F.layer_norm(self.weight.flatten(1), (fan_in,), eps=1e-4 / fan_in).view_as(self.weight)
+        return F.conv2d(x, w * (self.gain / math.sqrt(fan_in)), self.bias, self.stride, self.weight.shape[-1] // 2)
+
+
+class ReluNormConv(nn.Module):
+    def __init__(self, i, o, kernel, stride):
+        super().__init__()
+        self.norm, self.conv = nn.GroupNorm(16, i), StandardizedConv(i, o, kernel, stride)
+
+    def forward(self, x):
+        return self.conv(self.norm(F.relu(x)))
+
+
+class WideBlock(nn.Module):
+    def __init__(self, i, o, stride):
+        super().__init__()
+        self.first, self.second = ReluNormConv(i, o, 3, stride), ReluNormConv(o, o, 3, 1)
+        if i != o:
+            self.shortcut = ReluNormConv(i, o, 1, stride)
+
+    def forward(self, x):
+        return self.second(self.first(x)) + (self.shortcut(x) if hasattr(self, "shortcut") else x)
+
+
+def wide_resnet():
+    layers, channels = [StandardizedConv(3, 16, 3, 1)], 16
+    for width in (64, 128, 256):
+        layers += [WideBlock(channels, width, 1 if width == 64 else 2), WideBlock(width, width, 1)]
+        channels = width
+    return nn.Sequential(*layers, nn.ReLU(), nn.GroupNorm(16, channels), Mean(2, 3), nn.Linear(channels, 10))
+
+
+class Mnist(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 16, 8, 2, 3), nn.Conv2d(16, 32, 4, 2)
+        self.dense1, self.dense2 = nn.Linear(512, 32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        for conv in (self.conv1, self.conv2):
+            x = F.max_pool2d(F.relu(conv(x)), 2, 1)
+        return self.dense2(F.relu(self.dense1(x.flatten(1))))
+
+
+NETWORKS = {
+    "mnist": Mnist, "wrn16": wide_resnet, "gpt2-small": lambda: causal(50257, 512, 768, 12, 12),
+    "gpt2-1024": lambda: causal(50257, 1024, 768, 12, 12), "vit-b16": lambda: vision(224, 16, 768, 12, 12, 1000),
+    "resnet50-224": lambda: ResNet((3, 4, 6, 3), 64, 32, 1000), "gpt2-tiny": lambda: causal(50, 16, 32, 2, 2),
+    "vit-tiny": lambda: vision(32, 8, 32, 2, 2, 10), "resnet-tiny": lambda: ResNet((1, 1, 1, 1), 8, 4, 10)}
+
+
+def mean_loss(logits, labels):
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Tests tests/benchmarks/gpu_peers.py on the CPU, with small networks: PyTorch's compute the same as ours, and one that does
+not is not timed. Where PyTorch cannot be imported, that is left out.
+
+Usage: gpu_peers_test.py BENCH_STEPS [unittest options]
+"""
+import importlib.util
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).parent
+STEPS = sys.argv.pop(1)
+SMALL = ("gpt2-tiny", "vit-tiny", "resnet-tiny", "mnist", "wrn16")
+needs_torch = unittest.skipUnless(importlib.util.find_spec("torch"), "no PyTorch")
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def header_of(path):
+    data = path.read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:end]), end
+
+
+class Peers(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.folder = pathlib.Path(place.name)
+
+    def write(self, *models):
+        command = [STEPS, "--write", self.folder, "--models", ",".join(models)]
+        return json_lines(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def run_peers(self, *cases, options=(), **environment):
+        """The status, and the lines: of comparisons, and of timings."""
+        (self.folder / "cases.txt").write_text("# a comment\n" + "\n".join(cases) + "\n")
+        command = [sys.executable, FOLDER / "gpu_peers.py", "--device", "cpu", "--reference", self.folder, "--cases",
+                   self.folder / "cases.txt", "--warmup", "1", "--steps", "1", *options]
+        done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"} | environment, capture_output=True, text=True, check=False)
+        lines = json_lines(done.stdout)
+        return done, [line for line in lines if "same" in line], [line for line in lines if "mode" in line]
+
+    def change(self, model, tensor, first):
+        """Writes other first numbers into a tensor of a reference."""
+        path = self.folder / f"{model}.safetensors"
+        header, end = header_of(path)
+        with open(path, "r+b") as file:
+            file.seek(end + header[tensor]["data_offsets"][0])
+            file.write(struct.pack(f"<{len(first)}f", *first))
+
+    def test_what_is_written_holds_every_parameter_its_norm_and_its_sum(self):
+        [line] = self.write("gpt2-tiny")
+        header, _ = header_of(pathlib.Path(line["file"]))
+        facts = header.pop("__metadata__")
+        self.assertEqual((float(facts["loss"]), facts["clip_bound"]), (line["loss"], "1"))
+        self.assertEqual((header["inputs"]["shape"], header["labels"]["dtype"]), ([8, 16], "I64"))
+        shapes = {kind: {name.split("/")[1]: entry["shape"] for name, entry in header.items() if name.startswith(kind + "/")}
+                  for kind in ("parameters", "clipped", "norms")}
+        self.assertEqual(shapes["parameters"], shapes["clipped"])
+        self.assertEqual(shapes["norms"], dict.fromkeys(shapes["parameters"], [1]))
+        self.assertEqual(line["parameters"], sum(a * b for a, b in ((*shape, 1)[:2] for shape in shapes["parameters"].values())))
+
+    def test_only_f32_is_written(self):
+        done = subprocess.run([STEPS, "--write", self.folder / "none", "--models", "mnist", "--precision", "bf16"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, "--write" in done.stderr), (1, True))
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_the_table_of_cases_is_one_that_both_sides_can_read(self):
+        cases = [line.split() for line in (FOLDER / "gpu_cases.txt").read_text().splitlines() if not line.startswith("#")]
+        self.assertEqual(len(cases), len({tuple(case[:3]) for case in cases}))
+        for _, samples, precision, modes, *options in cases:
+            self.assertGreater(int(samples), 0)
+            self.assertIn(precision, ("bf16", "tf32", "f32"))
+            self.assertLessEqual(set(modes.split(",")), {"ordinary", "hooks", "ghost", "compiled"})
+            self.assertLessEqual(set(options), {"--capture"})
+
+    def test_what_cannot_be_asked_is_refused(self):
+        for options, reason in ((["--modes", "fast"], "--modes: not known: fast"), (["--precision", "f16"], "not known: f16")):
+            done, *_ = self.run_peers(options=options)
+            self.assertEqual((done.returncode, reason in done.stderr), (2, True), done.stderr)
+        (self.folder / "torch.py").write_text("raise ImportError('none here')\n")
+        done, *_ = self.run_peers(PYTHONPATH=str(self.folder))
+        self.assertEqual((done.returncode, done.stdout), (0, "no PyTorch: none here\n"))
+
+    @needs_torch
+    def test_pytorch_computes_the_same_as_ours(self):
+        self.write(*SMALL)
+        done, same, timed = self.run_peers(*(f"{model} 8 {precision} ordinary" for model in SMALL for precision in ("f32", "bf16")))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([(line["model"], line["same"], line["parameters"] - line["our parameters"]) for line in same],
+                         [(model, True, 0) for model in SMALL])
+        self.assertEqual(len(timed), 2 * len(SMALL))
+        for line in timed:
+            self.assertGreater(line["ms_per_step"], 0)
+            self.assertEqual((line["by"], line["steps"], len(line["ms_halves"])), ("torch", 2, 2))
+
+    @needs_torch
+    def test_a_network_that_computes_something_else_is_not_timed(self):
+        for tensor, why in (("parameters/3.up.weight", "loss"), ("norms/3.up.weight", "norms"), ("clipped/3.up.weight", "clipped")):
+            self.write("gpt2-tiny", "mnist")
+            self.change("gpt2-tiny", tensor, [9.0, 9.0])
+            done, same, timed = self.run_peers("gpt2-tiny 8 f32 ordinary", "mnist 8 f32 ordinary")
+            self.assertEqual((done.returncode, [line["same"] for line in same]), (1, [False, True]))
+            self.assertIn(why, same[0]["why"])
+            self.assertEqual([line["model"] for line in timed], ["mnist"])
+        self.write("gpt2")
+        (self.folder / "gpt2.safetensors").rename(self.folder / "gpt2-tiny.safetensors")
+        done, same, timed = self.run_peers("gpt2-tiny 8 f32 ordinary", "vit-tiny 8 f32 ordinary")
+        self.assertEqual((done.returncode, [line["same"] for line in same], timed), (1, [False, False], []))
+        self.assertIn("Missing key", same[0]["why"])
+        self.assertIn("no network or no", same[1]["why"])
+
+    @needs_torch
+    def test_a_peer_that_fails_is_a_line_with_the_reason(self):
+        self.write("mnist")
+        (self.folder / "opacus.py").write_text("raise ImportError('none here')\n")
+        done, _, timed = self.run_peers("mnist 8 f32 ordinary,hooks,ghost", PYTHONPATH=str(self.folder))
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual([line.get("failed") for line in timed], [None, *["ImportError: none here"] * 2])
+
+    @needs_torch
+    @unittest.skipUnless(importlib.util.find_spec("opacus"), "no Opacus")
+    def test_private_steps_of_opacus_run(self):
+        self.write("gpt2-tiny", "mnist")
+        done, _, timed = self.run_peers("gpt2-tiny 8 bf16 ghost", "mnist 8 f32 hooks")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual([("failed" in line, line["mode"]) for line in timed], [(False, "hooks"), (False, "ghost")], timed)
+
+
+if __name__ == "__main__":
+    unittest.main()
