@@ -47,33 +47,56 @@ class OnGpus(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             self.folder = pathlib.Path(name)
             (self.folder / "steps.txt").write_text("bench passed 3\n")
-            log("bench.log", ours("add", "f32", 10), ours("add", "bf16", 5), ours("private step", "f32", 50),
-                ours("private step, captured", "f32", 20))
+            log("bench.log", ours("add", "f32", 10), ours("add", "bf16", 5), ours("private step", "f32", 50))
             gpu_results.main(self.folder)
             self.assertNotIn("torch", (self.folder / "results.md").read_text())
-            log("peers.log", peer("torch", "add", "f32", 11), peer("opacus", "private step", "f32", 1000))
+            log("peers_kernels.log", peer("torch", "add", "f32", 11))
             gpu_results.main(self.folder)
             rows = json.loads((self.folder / "results.json").read_text())["measurements"]
-            self.assertEqual([row.get("torch / sotto") for row in rows], [1.1, None, None, None])
-            self.assertEqual([row.get("opacus / sotto") for row in rows], [None, None, 20, 50])
-            self.assertIn("| add | f32 | 10 | 1.0 | GB/s | 11 | 1.1 |  |  |", (self.folder / "results.md").read_text())
+            self.assertEqual([row.get("torch / sotto") for row in rows], [1.1, None, None])
+            self.assertIn("| add | f32 | 10 | 1.0 | GB/s | 11 | 1.1 |", (self.folder / "results.md").read_text())
 
-    def test_private_steps_are_compared_with_ordinary_ones_of_the_same_kind(self):
+    def test_networks_have_a_verdict_each_by_samples_and_precision(self):
         def line(mode, ms, precision="bf16", **more):
             return {"model": "vit-b16", "mode": mode, "batch": 256, "precision": precision, "ms_per_step": ms,
-                    "peak_bytes": ms * 2**20, **more}
+                    "ms_halves": [ms, 1.1 * ms], "peak_bytes": ms * 2**20, **more}
 
-        rows = gpu_results.network_steps([
-            line("ordinary", 100), line("flat", 120), line("flat", 90, "f32"), line("ordinary", 50, not_captured=""),
-            line("flat", 75, not_captured=""), line("flat", 110, not_captured="a reason")])
-        self.assertEqual([row.get("private / ordinary") for row in rows], [None, 1.2, None, None, 1.5, 1.1])
-        self.assertEqual(rows[1]["memory"], 1.2)
-        self.assertEqual(rows[0]["what"], "vit-b16 ordinary step, batch 256")
-        self.assertEqual(rows[4]["what"], "vit-b16 private (flat) step, batch 256, captured")
-        self.assertEqual(rows[0]["rate"], 2560)
-        peers = [{"by": "torch", "what": "vit-b16 ordinary step, batch 256", "dtype": "bf16", "microseconds": 3e5}]
-        self.assertEqual([row.get("torch / sotto") for row in gpu_results.beside(rows, peers)],
-                         [3.0, None, None, 6.0, None, None])
+        ours = [line("ordinary", 100), line("flat", 120), line("flat", 90, "f32"), line("ordinary", 50, not_captured=""),
+                line("flat", 75, not_captured=""), line("flat", 110, not_captured="a reason")]
+        peers = [{"by": "torch", "model": "vit-b16", "same": True}, line("ordinary", 300, by="torch"),
+                 line("hooks", 880, by="opacus"), line("ghost", 660, by="opacus"), {"by": "torch", "what": "add"},
+                 {"model": "vit-b16", "mode": "ghost", "batch": 256, "precision": "f32", "failed": "out of memory"}]
+        rows = gpu_results.verdicts(ours, peers)
+        self.assertEqual([(row["network"], row["precision"]) for row in rows],
+                         [("vit-b16", "bf16"), ("vit-b16", "f32"), ("vit-b16, captured", "bf16")])
+        self.assertEqual([row["private / ordinary"] for row in rows], [1.1, "", 1.5])
+        self.assertEqual([row["its peak"] for row in rows], [1.1, "", 1.5])
+        self.assertEqual([row["ordinary, samples/s"] for row in rows], [2560, "", 5120])
+        self.assertEqual([row["PyTorch / ordinary"] for row in rows], [3, "", 6])
+        self.assertEqual([row["Opacus / private"] for row in rows], [6, "out of memory", 8.8])
+        self.assertEqual([row["apart"] for row in rows], [0.1] * 3)
+        peers[0]["same"] = False
+        rows = gpu_results.verdicts(ours, peers[:1])
+        self.assertEqual([row["PyTorch / ordinary"] for row in rows], ["another function"] * 3)
+
+    def test_logs_that_are_cut_off_anywhere_give_the_tables_of_what_is_whole(self):
+        case = {"model": "mnist", "batch": 512, "precision": "f32"}
+        logs = {"networks_mnist.log": [{**case, "mode": mode, "ms_per_step": 2.0, "ms_halves": [2, 2]} for mode in ("ordinary", "flat")],
+                "peers.log": [{"by": "torch", "model": "mnist", "same": True}, {"by": "torch", **case, "mode": "ordinary", "ms_per_step": 4.0}],
+                "bench.log": [{"what": "add", "dtype": "f32", "microseconds": 1.0}]}
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            gpu_results.main(folder)  # of nothing
+            for log, lines in logs.items():
+                (folder / log).write_text("a word\n7\n" + "\n".join(map(json.dumps, lines)))
+            whole = {log: (folder / log).read_text() for log in logs}
+            gpu_results.main(folder)
+            self.assertIn("| mnist | 512 | f32 | 256000.0 | 256000.0 | 1.0 |  | 2.0 |", (folder / "results.md").read_text())
+            for log, content in whole.items():
+                for end in range(0, len(content), 9):
+                    (folder / log).write_text(content[:end])
+                    gpu_results.main(folder)
+                (folder / log).write_text(content)
 
 
 class Scaling(unittest.TestCase):

@@ -1,62 +1,94 @@
 #!/usr/bin/env python3
-"""Puts what tests/scripts/gpu.sh has done so far in a table: gpu_results.py FOLDER writes results.json and
-results.md there, from steps.txt, machine.log, bench.log, bench_tf32.log, the steps of networks in networks_*.log, and
-peers.log."""
+"""Puts what a GPU has done so far in tables: gpu_results.py FOLDER writes results.json and results.md there, from
+steps.txt, machine.log, bench*.log (bench_gpu), networks_*.log (bench_steps) and peers*.log (gpu_peers.py)."""
 import json
+import math
 import pathlib
 import sys
 
 
+def text(path):
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
 def steps(folder):
-    lines = (folder / "steps.txt").read_text().split("\n")
-    return [dict(zip(("name", "status", "seconds"), line.split())) for line in lines if line]
+    return [dict(zip(("name", "status", "seconds"), line.split())) for line in text(folder / "steps.txt").split("\n") if line]
 
 
-def measurements(log):
-    """The lines of a log that are JSON: one that is cut off is left out."""
+def measurements(logs):
+    """The lines of logs that are JSON objects: one that is cut off is left out."""
     found = []
-    for line in log.read_text().split("\n") if log.exists() else []:
+    for line in (line for log in sorted(logs) for line in text(log).split("\n")):
         try:
             found.append(json.loads(line))
         except ValueError:
             pass
-    return found
+    return [one for one in found if isinstance(one, dict)]
 
 
 def gpu_name(folder):
-    log = folder / "machine.log"
-    names = [line for line in (log.read_text().split("\n") if log.exists() else []) if "NVIDIA" in line]
+    names = [line for line in text(folder / "machine.log").split("\n") if "NVIDIA" in line]
     return names[1].strip("| ") if len(names) > 1 else "no GPU seen"
 
 
-def network_steps(lines):
-    """Steps that bench_steps has timed, as measurements: private ones with how many of the ordinary one's they take."""
-    rows, ordinary = [], {}
-    for line in lines:
-        mode = "ordinary" if line["mode"] == "ordinary" else f"private ({line['mode']})"
-        captured = ", captured" if line.get("not_captured") == "" else ""
-        peak = line["peak_bytes"] / 2**20
-        row = {"what": f"{line['model']} {mode} step, batch {line['batch']}{captured}", "dtype": line["precision"],
-               "microseconds": round(line["ms_per_step"] * 1e3, 1),
-               "rate": round(line["batch"] / line["ms_per_step"] * 1e3, 1), "unit": "samples/s", "peak MiB": round(peak, 1)}
-        case = (line["model"], line["batch"], line["precision"], captured)
-        if mode == "ordinary":
-            ordinary[case] = line["ms_per_step"], peak
-        elif case in ordinary:
-            row["private / ordinary"] = round(line["ms_per_step"] / ordinary[case][0], 2)
-            row["memory"] = round(peak / ordinary[case][1], 2)
-        rows.append(row)
+def ratio(a, b, key="ms_per_step"):
+    """a / b of what two lines say of the key; empty if one says nothing."""
+    known = a and b and a.get(key) and b.get(key)
+    return round(a[key] / b[key], 2) if known else ""
+
+
+def rate(line):
+    return round(line["batch"] / line["ms_per_step"] * 1e3, 1) if line else ""
+
+
+def against(peer, ours, same):
+    """How many of our steps the peer's takes, or why that is not known."""
+    return ratio(peer, ours) or (peer or {}).get("failed", "") or ("" if same else "another function")
+
+
+def apart(*lines):
+    """By how much, at most, the two measurements of each line differ: 0.01 is 1 %."""
+    halves = [line["ms_halves"] for line in lines if line and line.get("ms_halves")]
+    return round(max((max(pair) / min(pair) - 1 for pair in halves), default=0), 3)
+
+
+def verdicts(ours, peers):
+    """A row for each network, number of samples and precision, captured or not, that we have timed: ours (ordinary and one
+    flat bound) beside PyTorch's and the faster of Opacus'."""
+    def case(line):
+        return line["model"], line["batch"], line["precision"]
+
+    mine, theirs, other = {}, {}, set()
+    for line in ours:
+        mine.setdefault((*case(line), line.get("not_captured") == ""), {})[line["mode"]] = line
+    for line in (line for line in peers if "model" in line):
+        if "mode" in line:
+            theirs.setdefault(case(line), {})[line["mode"]] = line
+        elif not line.get("same"):
+            other.add(line["model"])
+    rows = []
+    for (model, samples, precision, captured), modes in mine.items():
+        ordinary, private = modes.get("ordinary"), modes.get("flat")
+        torch, compiled, *opacus = map(theirs.get((model, samples, precision), {}).get, ("ordinary", "compiled", "hooks", "ghost"))
+        opacus = min((one for one in opacus if one), key=lambda one: one.get("ms_per_step", math.inf), default=None)
+        same = model not in other
+        rows.append({"network": model + (", captured" if captured else ""), "samples": samples, "precision": precision,
+                     "ordinary, samples/s": rate(ordinary), "private, samples/s": rate(private),
+                     "private / ordinary": ratio(private, ordinary), "its peak": ratio(private, ordinary, "peak_bytes"),
+                     "PyTorch / ordinary": against(torch, ordinary, same), "its peak ": ratio(torch, ordinary, "peak_bytes"),
+                     "compiled / ordinary": against(compiled, ordinary, same), "Opacus / private": against(opacus, private, same),
+                     "its peak  ": ratio(opacus, private, "peak_bytes"), "apart": apart(ordinary, private, torch, compiled, opacus)})
     return rows
 
 
 def beside(ours, peers):
-    """Our measurements, each with those of peers that have its name and type: their time, and how many of ours it is.
-    An ordinary or private step is the peers' for ours that is captured, too."""
+    """Our measurements of kernels, each with those of peers that have its name and type: their time, and how many of ours
+    it is."""
     rows = []
     for one in ours:
         row = dict(one)
         for peer in peers:
-            if (peer["what"], peer["dtype"]) == (one["what"].removesuffix(", captured"), one["dtype"]):
+            if (peer.get("what"), peer.get("dtype")) == (one["what"], one["dtype"]):
                 row[peer["by"]] = peer["microseconds"]
                 row[f"{peer['by']} / sotto"] = round(peer["microseconds"] / one["microseconds"], 2)
         rows.append(row)
@@ -74,15 +106,15 @@ def table(rows, columns):
 
 
 def main(folder):
-    ours = measurements(folder / "bench.log") + measurements(folder / "bench_tf32.log")
-    for log in sorted(folder.glob("networks_*.log")):
-        ours += network_steps(measurements(log))
-    measured = beside(ours, measurements(folder / "peers.log"))
-    results = {"gpu": gpu_name(folder), "steps": steps(folder), "measurements": measured}
+    peers = measurements(folder.glob("peers*.log"))
+    kernels = beside(measurements(folder.glob("bench*.log")), peers)
+    networks = verdicts([one for one in measurements(folder.glob("networks_*.log")) if "ms_per_step" in one], peers)
+    results = {"gpu": gpu_name(folder), "steps": steps(folder), "networks": networks, "measurements": kernels}
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     lines = [results["gpu"], ""] + table(results["steps"], ["name", "status", "seconds"])
-    if measured:
-        lines += [""] + table(measured, columns(measured))
+    for rows in (networks, kernels):
+        if rows:
+            lines += [""] + table(rows, columns(rows))
     (folder / "results.md").write_text("\n".join(lines) + "\n")
 
 
