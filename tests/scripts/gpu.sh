@@ -24,4 +24,4 @@ to=${SOTTO_BUILD:-$root/build-gpu}
 SOTTO_OLDEST='' SOTTO_GPU_TARGETS=$target sh "$root/tests/scripts/gpu_bundle.sh" "$to/bundle"
 tar xzf "$to/bundle/bundle.tar.gz" -C "$to/bundle"
 export RESULTS="$to/results" OUT="$to"
-exec sh "$to/bundle/gpu_slot.sh" smoke tests sanitize bench small large profile peers ${SOTTO_MNIST:+train} "$seconds"
+exec sh "$to/bundle/gpu_slot.sh" smoke tests sanitize bench small large profile peers precisions ${SOTTO_MNIST:+train} "$seconds"

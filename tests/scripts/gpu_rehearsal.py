@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 
-TOOLS = """sh bash env timeout date cat mkdir mv cp rm touch tac tr tee head tail cut sort uname nproc ls cmp sleep dirname awk
+TOOLS = """sh bash env timeout date cat mkdir mv cp rm touch tac tr tee head tail cut sort paste uname nproc ls cmp sleep dirname awk
 sed grep xargs tar gzip ldd free""".split()
 PLAIN = re.compile(r"(libc|libm|libdl|libpthread|librt|libutil|libstdc\+\+|libgcc_s)\.so")
 # Python's packages, and the libraries in each.
@@ -155,7 +155,8 @@ class Rehearsal:
         tests = [line.split()[0] for line in units.read_text().splitlines()]
         program(self.bundle / "bin/hangs", HANGS)
         units.write_text("hangs hangs forever\n" + units.read_text())
-        statuses, texts, printed = self.slot(SECONDS, "tests", "sanitize", "bench", "small", "large", "profile", "peers")
+        statuses, texts, printed = self.slot(SECONDS, "tests", "sanitize", "bench", "small", "large", "profile", "peers",
+                                             "precisions")
         self.expect(statuses.pop("hangs") == "stopped" and "hangs stopped" in printed, "no word of the program that hangs")
         self.expect(set(tests) <= set(statuses), f"steps: {statuses}")
         for name, status in statuses.items():

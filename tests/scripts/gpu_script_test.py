@@ -43,10 +43,12 @@ class Slot(Scripts):
         self.bundle.mkdir()
         for script in ("gpu_slot.sh", "gpu_results.py"):
             shutil.copy(SCRIPTS / script, self.bundle)
+        shutil.copy(SCRIPTS.parent / "benchmarks/gpu_cases.txt", self.bundle)
         (self.bundle / "commit.txt").write_text("one\n")
         (self.bundle / "units.txt").write_text("pool test_pool [#pool_test]\ngemm test_gemm [#gemm_test]\n")
         (self.bundle / "cases").mkdir()
-        for name in ("bin/test_core", "bin/test_pool", "bin/test_gemm", "bin/conformance", "bin/bench_gpu"):
+        for name in ("bin/test_core", "bin/test_pool", "bin/test_gemm", "bin/conformance", "bin/bench_gpu",
+                     "bin/bench_steps"):
             self.program(name, "exit 0")
 
     def program(self, name, text):
@@ -99,19 +101,19 @@ class Slot(Scripts):
         self.assertEqual((self.statuses()["gemm"], self.statuses()["bench"]), ("passed", "passed"))
         (self.bundle / "commit.txt").write_text("another\n")
         self.slot("bench", "60")
-        self.assertEqual(self.statuses(), {"bench": "passed"})
-        self.assertEqual(self.runs("bin/bench_gpu"), 2)
+        self.assertEqual(self.statuses(), {"bench": "passed", "bench_tf32": "passed"})
+        self.assertEqual(self.runs("bin/bench_gpu"), 4)
 
     def test_a_program_that_hangs_is_stopped_and_the_others_count(self):
-        self.program("bin/test_pool", "trap '' TERM\nwhile :; do sleep 1; done")
-        done = self.slot("tests", "4")
-        self.assertEqual((self.statuses()["pool"], self.statuses()["gemm"]), ("stopped", "passed"))
-        self.assertIn("pool stopped", done.stdout)
+        self.program("bin/bench_gpu", "trap '' TERM\nwhile :; do sleep 1; done")
+        done = self.slot("tests", "bench", "20")
+        self.assertEqual((self.statuses()["bench"], self.statuses()["gemm"]), ("stopped", "passed"))
+        self.assertIn("bench stopped", done.stdout)
         self.assertEqual(done.returncode, 1)
 
     def test_a_program_that_cannot_be_ended_lets_the_call_end(self):
-        self.tool("timeout", """case "$*" in *test_pool*) exec sleep 250 ;; *) exec /usr/bin/timeout "$@" ;; esac""")
-        done = self.slot("tests", "bench", "3")
+        self.tool("timeout", """case "$*" in *bench_gpu*) exec sleep 250 ;; *) exec /usr/bin/timeout "$@" ;; esac""")
+        done = self.slot("tests", "bench", "20")
         self.assertIn("not all of tests bench was done", done.stdout)
         self.assertEqual(self.statuses()["gemm"], "passed")
 
@@ -127,10 +129,23 @@ class Slot(Scripts):
     def test_steps_that_find_no_time_are_listed(self):
         done = self.slot("tests", "profile", "train", "1")
         self.assertEqual(set(self.statuses().values()), {"skipped"})
-        for line in ("pool skipped 0", "there is no libkernel_times.so", "there is no mnist"):
+        for line in ("pool skipped", "there is no libkernel_times.so", "there is no mnist"):
             self.assertIn(line, done.stdout)
         self.assertEqual(self.runs("bin/test_pool"), 0)
         self.assertEqual(done.returncode, 1)
+
+    def test_networks_are_those_of_the_table(self):
+        self.program("bin/bench_steps", f'echo "$*" >>"{self.folder}/seen"')
+        self.slot("small", "large", "precisions", "60")
+        cases = [line.split() for line in (self.bundle / "gpu_cases.txt").read_text().splitlines() if line[0] != "#"]
+        lines = (self.folder / "seen").read_text().splitlines()
+        for model, batch, precision, _, *options in cases:
+            case = f"--models {model} --batches {batch} --precision {precision} "
+            self.assertEqual(len([line for line in lines if case in line and line.split()[-1:] == (options or ["0"])]), 1, case)
+        captured = [line for line in lines if line.endswith("--capture") and "mnist" not in line]
+        self.assertEqual(len(lines), len(cases) + len(captured))
+        for name in ("networks_gpt2-1024_8_f32", "networks_wrn16_256_bf16_captured"):
+            self.assertEqual(self.statuses()[name], "passed")
 
     def test_nothing_else_is_done_where_no_gpu_is_used(self):
         self.program("bin/conformance", "echo no driver; exit 2")

@@ -5,15 +5,16 @@
 #
 # usage: gpu_slot.sh PART... SECONDS
 #
-#   smoke     the machine, versions, whether the GPU is used; where it is not, nothing else is done
-#   tests     unit tests, conformance cases: eight programs at once
-#   sanitize  compute-sanitizer on private training and on noise
-#   bench     kernels
-#   small     steps of three networks, ordinary and private
-#   large     steps of the large networks, too
-#   profile   the time of each kernel in steps of four networks
-#   peers     PyTorch's kernels and steps, and Opacus'
-#   train     MNIST to epsilon 3, if its data came along
+#   smoke       the machine, versions, whether the GPU is used; where it is not, nothing else is done
+#   tests       unit tests, conformance cases: eight programs at once
+#   sanitize    compute-sanitizer on private training and on noise
+#   bench       kernels
+#   small       steps of three networks in bf16, ordinary and private
+#   large       of all in bf16, of one in tf32 and f32, of some captured
+#   profile     the time of each kernel in steps of four networks
+#   peers       PyTorch's kernels, and its and Opacus' steps in bf16
+#   precisions  steps of all networks in all precisions
+#   train       MNIST to epsilon 3, if its data came along
 #
 # RESULTS (/tmp/slot) is the folder of the logs, OUT (/tmp) that of slot.tar.gz. PYTHON (python3) has PyTorch.
 set -u
@@ -80,10 +81,13 @@ smoke() {
     { tail -3 "$RESULTS/gpu_is_used.log"; echo "no GPU is used: nothing else is done"; return 1; }
 }
 
-# The longest first, as units.txt has them.
+# The longest first, as units.txt has them. A network's step is compared with its samples' own.
 tests() {
   threads=$(($(nproc) / 8))
   {
+    for model in gpt2-small vit-b16 resnet50-224 wrn16; do
+      echo "120 checked_$model bin/bench_steps --device cuda --models $model --batches 2 --check --min-steps 1 --seconds 0"
+    done
     while read -r unit program filter; do echo "120 $unit bin/$program -# $filter"; done <units.txt
     for cases in cases shared; do
       for precision in both f16 bf16 tf32; do
@@ -102,26 +106,29 @@ sanitize() {
   wait
 }
 
-bench() { step 75 bench bin/bench_gpu; }
+bench() {
+  step 75 bench bin/bench_gpu
+  step 30 bench_tf32 bin/bench_gpu tf32
+}
 
-# networks MODEL BATCH PRECISION [--capture]
+# networks PATTERN [--capture]: the lines of gpu_cases.txt, "MODEL BATCH PRECISION PEERS OPTIONS", that match.
 networks() {
-  step 60 "networks_$1_$2_$3${4:+_captured}" bin/bench_steps --device cuda --models "$1" --batches "$2" --precision "$3" \
-    --modes ordinary,flat --warmup 3 --min-steps 5 --max-steps 10 ${4:-}
+  grep -v '^#' gpu_cases.txt | grep -E "$1" | while read -r model batch precision _ options; do
+    # shellcheck disable=SC2086 # a list
+    step 60 "networks_${model}_${batch}_$precision${2:+_captured}" bin/bench_steps --device cuda --models "$model" \
+      --batches "$batch" --precision "$precision" --min-steps 20 --seconds 0 $options ${2:-}
+  done
 }
 
-small() {
-  networks mnist 512 f32 --capture
-  networks gpt2-small 8 bf16
-  networks wrn16 256 bf16
-}
+small() { networks '(mnist 512|wrn16 256|gpt2-1024 8) bf16 '; }
 
 large() {
-  networks gpt2-small 32 bf16
-  for batch in 32 256; do networks vit-b16 $batch bf16; networks resnet50-224 $batch bf16; done
-  for precision in tf32 f32; do networks gpt2-small 32 $precision; done
-  networks gpt2-small 8 bf16 --capture
+  networks ' bf16 '
+  networks 'gpt2-1024 8 '
+  networks '(gpt2-1024 8|wrn16 256|resnet50-224 32) bf16 ' --capture
 }
+
+precisions() { networks .; }
 
 # Of ten steps and one before them; libkernel_times.so writes KERNEL_TIMES when the program ends.
 profile() {
@@ -136,7 +143,13 @@ profile() {
   done
 }
 
-peers() { step 120 peers "$PYTHON" gpu_peers.py; }
+# PyTorch's networks are timed if they compute what ours has written.
+peers() {
+  models=$(sed -n 's/^\([^# ][^ ]*\) .*/\1/p' gpu_cases.txt | sort -u | paste -sd ,)
+  step 60 reference bin/bench_steps --device cuda --models "$models" --write "$RESULTS.reference"
+  step 40 peers_kernels "$PYTHON" gpu_peers.py --kernels
+  step 200 peers "$PYTHON" gpu_peers.py --reference "$RESULTS.reference" --models "$models" --precision bf16
+}
 
 train() {
   [ -d mnist ] || { without train mnist; return; }
@@ -167,7 +180,7 @@ fi
 parts=
 while [ $# -gt 1 ]; do
   case $1 in
-    smoke | tests | sanitize | bench | small | large | profile | peers | train) parts="$parts $1" ;;
+    smoke | tests | sanitize | bench | small | large | profile | peers | precisions | train) parts="$parts $1" ;;
     *) refuse "no part is called $1" ;;
   esac
   shift
