@@ -5,6 +5,7 @@
 // Prints one JSON line for each network and mode.
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,28 +33,79 @@ struct Workload {
   const char* model;
   std::int64_t batch;
 };
-constexpr Workload workloads[] = {{"gpt2-small", 32}, {"vit-b16", 256}, {"resnet50-224", 256}};
+constexpr Workload workloads[] = {
+    {"gpt2-small", 32}, {"gpt2-1024", 32}, {"vit-b16", 256}, {"resnet50-224", 256}, {"wrn16", 256}};
 
 // Peaks from the data sheets (Nvidia 2021, 2023, 2024; SXM, dense): operations in 16 bits and in
-// f32, and bytes, all per second.
+// f32, and bytes, all per second; and the number of multiprocessors.
 struct Card {
   const char* name;
-  double narrow, wide, bytes;
+  double narrow, wide, bytes, processors;
 };
-constexpr Card cards[] = {{"A100", 312e12, 19.5e12, 2.04e12},
-                          {"H100", 989e12, 67e12, 3.35e12},
-                          {"H200", 989e12, 67e12, 4.8e12}};
+constexpr double h100_processors = 132;
+constexpr Card cards[] = {{"A100", 312e12, 19.5e12, 2.04e12, 108},
+                          {"H100", 989e12, 67e12, 3.35e12, h100_processors},
+                          {"H200", 989e12, 67e12, 4.8e12, h100_processors}};
 // Assumed shares of the peaks, and seconds from one launch to the next.
 constexpr double products_reach = 0.6, memory_reach = 0.85, launch_seconds = 2.5e-6;
+
+// Kernels that are held up by their own instructions: bytes and operations per second of an H100,
+// read off their machine code.
+struct SlowKernel {
+  const char* name;  // the beginning of the body's type
+  double bytes, flops;
+};
+constexpr double unlimited = std::numeric_limits<double>::infinity();
+constexpr double column_sums = 0.76e12,  // one load of 2 bytes in flight in each thread
+    rounding_sums = 1.6e12,              // loads of 4 bytes, each behind that of a weight
+    strided_copies = 0.7e12,  // an element a thread, two to three divisions, one side uncoalesced
+    noise = 0.18e12,          // 0.75 ms for 2^24 draws: one lane of a warp decides for a group
+    rounded_products_narrow = 250e12,  // of 16 bits, and of f32: as gpu_costs.h assumes
+    rounded_products_wide = 25e12;
+constexpr SlowKernel slow_kernels[] = {
+    {"FoldColumns", column_sums, unlimited},
+    {"AddRoundedColumn", rounding_sums, unlimited},
+    {"StridedCopy", strided_copies, unlimited},
+    {"DecideGroup", noise, unlimited},
+    {"RoundedProduct<float>", unlimited, rounded_products_wide},
+    {"RoundedProduct<sotto::", unlimited, rounded_products_narrow},
+};
+
+// The name of a body's type, without its namespace.
+std::string readable(const char* kernel) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(kernel, nullptr, nullptr, &status), &std::free);
+  const std::string text = status == 0 ? name.get() : kernel;
+  const std::string_view space = "sotto::";
+  return text.starts_with(space) ? text.substr(space.size()) : text;
+}
+
+struct Rates {
+  double bytes, flops;  // per second
+};
+
+// Those of the slowest of a primitive's kernels.
+Rates rates_of(const Card& card, const PrimitiveWork& work) {
+  Rates rates{card.bytes * memory_reach, (work.narrow ? card.narrow : card.wide) * products_reach};
+  const double size = card.processors / h100_processors;
+  for (const char* const kernel : work.kernels) {
+    for (const SlowKernel& slow : slow_kernels) {
+      if (!readable(kernel).starts_with(slow.name)) continue;
+      rates.bytes = std::min(rates.bytes, slow.bytes * size);
+      rates.flops = std::min(rates.flops, slow.flops * size);
+    }
+  }
+  return rates;
+}
 
 // Each primitive takes as long as its operations or its bytes, whichever is longer, and no less
 // than its launches.
 double seconds_on(const Card& card, const std::vector<PrimitiveWork>& all) {
   double seconds = 0;
   for (const PrimitiveWork& work : all) {
-    const double peak = work.narrow ? card.narrow : card.wide;
-    const double roof =
-        std::max(work.flops / (peak * products_reach), work.bytes / (card.bytes * memory_reach));
+    const Rates rates = rates_of(card, work);
+    const double roof = std::max(work.flops / rates.flops, work.bytes / rates.bytes);
     seconds += std::max(roof, launch_seconds * static_cast<double>(work.launches));
   }
   return seconds;
@@ -68,16 +120,6 @@ json by_primitive(const std::vector<PrimitiveWork>& all) {
     gigabytes += work.bytes * 1e-9;
   }
   return sums;
-}
-
-// The name of a body's type, without its namespace.
-std::string readable(const char* kernel) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(kernel, nullptr, nullptr, &status), &std::free);
-  const std::string text = status == 0 ? name.get() : kernel;
-  const std::string_view space = "sotto::";
-  return text.starts_with(space) ? text.substr(space.size()) : text;
 }
 
 // How often each kernel of each primitive is launched.

@@ -8,8 +8,8 @@ import json
 import subprocess
 import sys
 
-NAMES = {"gpt2-small": "GPT-2 small, 32 x 512 tokens", "vit-b16": "ViT-B/16, 256 x 224²",
-         "resnet50-224": "ResNet-50, 256 x 224²"}
+NAMES = {"gpt2-small": "GPT-2 small, 32 x 512 tokens", "gpt2-1024": "GPT-2 small, 32 x 1024 tokens",
+         "vit-b16": "ViT-B/16, 256 x 224²", "resnet50-224": "ResNet-50, 256 x 224²", "wrn16": "WRN-16-4, 256 x 32²"}
 CARDS = ("A100", "H100", "H200")
 
 
@@ -32,8 +32,12 @@ def equal(line: str, known: list[str]) -> bool:
 def main() -> int:
     program, page = sys.argv[1:]
     output = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-    rows = [row(json.loads(line)) for line in output.splitlines()]
+    lines = [json.loads(line) for line in output.splitlines()]
+    rows = [row(line) for line in lines]
     print("\n".join(rows))
+    for ordinary, private in zip(lines[::2], lines[1::2]):
+        ratios = (f"{card} {private['ms'][card] / ordinary['ms'][card]:.2f}" for card in CARDS)
+        print(f"{NAMES[ordinary['model']]}: private / ordinary, estimated: {', '.join(ratios)}")
     with open(page, encoding="utf-8") as file:
         known = file.read().splitlines()
     differing = [one for one in rows if not equal(one, known)]
