@@ -12,6 +12,7 @@ same. A mode that fails, for want of memory for example, is a line with the reas
     gpu_peers.py --kernels
 """
 import argparse
+import gc
 import json
 import math
 import mmap
@@ -76,9 +77,9 @@ def clock_mhz():
 
 
 class Reference:
-    """A safetensors file of bench_steps --write, on a device."""
+    """A safetensors file of bench_steps --write; its tensors are on the CPU."""
 
-    def __init__(self, torch, path, device):
+    def __init__(self, torch, path):
         types = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
         with open(path, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -87,18 +88,17 @@ class Reference:
         self.facts = header.pop("__metadata__")
         self.tensors = {}
         for name, entry in header.items():
-            tensor = torch.frombuffer(data, dtype=types[entry["dtype"]], count=math.prod(entry["shape"]),
-                                      offset=begin + entry["data_offsets"][0]).view(entry["shape"])
-            self.tensors[name] = tensor.to(device)
+            self.tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]], count=math.prod(entry["shape"]),
+                                                  offset=begin + entry["data_offsets"][0]).view(entry["shape"])
 
     def of(self, kind):
         """The tensors KIND/NAME by NAME, as PyTorch's modules name them."""
         return {name.removeprefix(kind + "/").replace("in_proj_", "in_proj."): tensor
                 for name, tensor in self.tensors.items() if name.startswith(kind + "/")}
 
-    def batch(self, samples=None):
-        """The samples, repeated until there are so many."""
-        x, y = self.tensors["inputs"], self.tensors["labels"]
+    def batch(self, device, samples=None):
+        """The samples, repeated until there are so many, on a device."""
+        x, y = self.tensors["inputs"].to(device), self.tensors["labels"].to(device)
         rows = [k % len(x) for k in range(samples or len(x))]
         return x[rows], y[rows]
 
@@ -122,7 +122,7 @@ def clipped_sum(torch, networks, model, x, y, bound):
 
 def compared(torch, networks, model, reference):
     """How far the model is from its reference, in f32: the keys of MOST, and the worst tensor."""
-    x, y = reference.batch()
+    x, y = reference.batch(next(model.parameters()).device)
     loss = networks.mean_loss(model(x), y)
     loss.backward()
     norms = {name: p.grad.double().norm().item() for name, p in model.named_parameters()}
@@ -131,7 +131,7 @@ def compared(torch, networks, model, reference):
     theirs = clipped_sum(torch, networks, model, x, y, float(reference.facts["clip_bound"]))
     squared = product = ours_squared = 0
     for name, ours in reference.of("clipped").items():
-        a, b = ours.double(), theirs[name].double()
+        a, b = ours.to(x.device).double(), theirs[name].double()
         squared, product = squared + b.square().sum().item(), product + (a * b).sum().item()
         ours_squared += a.square().sum().item()
     factor = product / squared
@@ -140,9 +140,9 @@ def compared(torch, networks, model, reference):
             "shortened": max(1 - factor, 100 * (factor - 1))}, max(off, key=off.get)
 
 
-def same_function(torch, networks, name, reference):
+def same_function(torch, networks, name, reference, device):
     """True, and a line, if the network computes what the reference says."""
-    model = networks.NETWORKS[name]().to(reference.tensors["inputs"].device)
+    model = networks.NETWORKS[name]().to(device)
     parameters = sum(p.numel() for p in model.parameters())
     ours = sum(value.numel() for value in reference.of("parameters").values())
     line = {"by": "torch", "model": name, "parameters": parameters, "our parameters": ours}
@@ -156,7 +156,8 @@ def same_function(torch, networks, name, reference):
         off, worst = compared(torch, networks, model, reference)
     # NaN is not below either.
     wrong = [f"{what} {off[what]:.3g} > {most}" for what, most in MOST.items() if not off[what] <= most]
-    say(**line, same=not wrong, **{k: float(f"{v:.3g}") for k, v in off.items()}, **({"why": ", ".join(wrong), "worst": worst} if wrong else {}))
+    line |= {"same": not wrong} | {what: float(f"{value:.3g}") for what, value in off.items()}
+    say(**line | ({"why": ", ".join(wrong), "worst": worst} if wrong else {}))
     return not wrong
 
 
@@ -189,10 +190,10 @@ def with_opacus(torch, networks, model, optimizer, mode, samples):
     return model, optimizer, DPLossFastGradientClipping(model, optimizer, Criterion())
 
 
-def step(torch, networks, reference, case, mode):
+def step(torch, networks, options, reference, case, mode):
     """A function that does a step."""
     name, samples, precision, _ = case
-    x, y = reference.batch(samples)
+    x, y = reference.batch(options.device, samples)
     model = networks.NETWORKS[name]().to(x.device)
     model.load_state_dict(reference.of("parameters"))
     if x.dim() == 4 and mode == "ordinary":
@@ -239,12 +240,13 @@ def timed(torch, options, run):
 
 def measured(torch, networks, options, reference, case, mode):
     """What is known of a case's step in a mode: its times, or why there are none."""
+    gc.collect()
     if options.device != "cpu":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     before = clock_mhz()
     try:
-        times = timed(torch, options, step(torch, networks, reference, case, mode))
+        times = timed(torch, options, step(torch, networks, options, reference, case, mode))
     except torch.OutOfMemoryError:
         return {"failed": "out of memory"}
     except Exception as error:  # whatever a peer cannot do is a result
@@ -267,8 +269,8 @@ def steps(torch, options):
             say(by="torch", model=name, same=False, why=f"no network or no {path}")
             same[name] = False
             continue
-        references[name] = Reference(torch, path, options.device)
-        same[name] = same_function(torch, networks, name, references[name])
+        references[name] = Reference(torch, path)
+        same[name] = same_function(torch, networks, name, references[name], options.device)
     for mode in options.modes:
         for case in wanted:
             if same[case[0]] and mode in case[3]:

@@ -36,8 +36,8 @@ class Peers(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.folder = pathlib.Path(place.name)
 
-    def write(self, *models):
-        command = [STEPS, "--write", self.folder, "--models", ",".join(models)]
+    def write(self, *models, device="cpu"):
+        command = [STEPS, "--write", self.folder, "--models", ",".join(models), "--device", device]
         return json_lines(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def run_peers(self, *cases, options=(), **environment):
@@ -45,7 +45,8 @@ class Peers(unittest.TestCase):
         (self.folder / "cases.txt").write_text("# a comment\n" + "\n".join(cases) + "\n")
         command = [sys.executable, FOLDER / "gpu_peers.py", "--device", "cpu", "--reference", self.folder, "--cases",
                    self.folder / "cases.txt", "--warmup", "1", "--steps", "1", *options]
-        done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"} | environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"} | environment, capture_output=True, text=True,
+                              check=False)
         lines = json_lines(done.stdout)
         return done, [line for line in lines if "same" in line], [line for line in lines if "mode" in line]
 
@@ -95,7 +96,8 @@ class Peers(unittest.TestCase):
     @needs_torch
     def test_pytorch_computes_the_same_as_ours(self):
         self.write(*SMALL)
-        done, same, timed = self.run_peers(*(f"{model} 8 {precision} ordinary" for model in SMALL for precision in ("f32", "bf16")))
+        cases = (f"{model} 8 {precision} ordinary" for model in SMALL for precision in ("f32", "bf16"))
+        done, same, timed = self.run_peers(*cases)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual([(line["model"], line["same"], line["parameters"] - line["our parameters"]) for line in same],
                          [(model, True, 0) for model in SMALL])
@@ -105,10 +107,17 @@ class Peers(unittest.TestCase):
             self.assertEqual((line["by"], line["steps"], len(line["ms_halves"])), ("torch", 2, 2))
 
     @needs_torch
+    @unittest.skipUnless("SOTTO_CUDA_LIBRARY" in os.environ, "no GPU, not even a pretended one")
+    def test_pytorch_computes_the_same_as_the_gpus_kernels(self):
+        self.write(*SMALL[:-1], device="cuda")
+        done, same, _ = self.run_peers(options=["--models", ",".join(SMALL[:-1])])
+        self.assertEqual((done.returncode, [line["same"] for line in same]), (0, [True] * 4), done.stdout + done.stderr)
+
+    @needs_torch
     def test_a_network_that_computes_something_else_is_not_timed(self):
-        for tensor, why in (("parameters/3.up.weight", "loss"), ("norms/3.up.weight", "norms"), ("clipped/3.up.weight", "clipped")):
+        for what, why in (("parameters", "loss"), ("norms", "norms"), ("clipped", "clipped")):
             self.write("gpt2-tiny", "mnist")
-            self.change("gpt2-tiny", tensor, [9.0, 9.0])
+            self.change("gpt2-tiny", f"{what}/3.up.weight", [9.0, 9.0])
             done, same, timed = self.run_peers("gpt2-tiny 8 f32 ordinary", "mnist 8 f32 ordinary")
             self.assertEqual((done.returncode, [line["same"] for line in same]), (1, [False, True]))
             self.assertIn(why, same[0]["why"])

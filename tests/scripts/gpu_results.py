@@ -69,15 +69,18 @@ def verdicts(ours, peers):
     rows = []
     for (model, samples, precision, captured), modes in mine.items():
         ordinary, private = modes.get("ordinary"), modes.get("flat")
-        torch, compiled, *opacus = map(theirs.get((model, samples, precision), {}).get, ("ordinary", "compiled", "hooks", "ghost"))
-        opacus = min((one for one in opacus if one), key=lambda one: one.get("ms_per_step", math.inf), default=None)
+        peer = theirs.get((model, samples, precision), {})
+        torch, compiled = peer.get("ordinary"), peer.get("compiled")
+        opacus = min((peer[mode] for mode in ("hooks", "ghost") if mode in peer),
+                     key=lambda one: one.get("ms_per_step", math.inf), default=None)
         same = model not in other
         rows.append({"network": model + (", captured" if captured else ""), "samples": samples, "precision": precision,
                      "ordinary, samples/s": rate(ordinary), "private, samples/s": rate(private),
                      "private / ordinary": ratio(private, ordinary), "its peak": ratio(private, ordinary, "peak_bytes"),
                      "PyTorch / ordinary": against(torch, ordinary, same), "its peak ": ratio(torch, ordinary, "peak_bytes"),
-                     "compiled / ordinary": against(compiled, ordinary, same), "Opacus / private": against(opacus, private, same),
-                     "its peak  ": ratio(opacus, private, "peak_bytes"), "apart": apart(ordinary, private, torch, compiled, opacus)})
+                     "compiled / ordinary": against(compiled, ordinary, same),
+                     "Opacus / private": against(opacus, private, same), "its peak  ": ratio(opacus, private, "peak_bytes"),
+                     "apart": apart(ordinary, private, torch, compiled, opacus)})
     return rows
 
 
