@@ -157,7 +157,7 @@ struct Network {
         batch(workload.batch),
         optimizer(*model, {.learning_rate = 1e-4}) {
     model->to(gpu);
-    const models::Examples examples = entry.random_examples(batch);
+    const models::Examples examples = models::examples_for_timing(entry, batch);
     inputs = examples.inputs.to(gpu);
     labels = examples.labels.to(gpu);
   }

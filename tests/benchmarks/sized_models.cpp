@@ -1,5 +1,6 @@
 #include "tests/benchmarks/sized_models.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -129,6 +130,20 @@ Entry entry_of_any(const std::string& name) {
   if (name.starts_with(perceptron_prefix)) return sized_perceptron(name);
   if (name.starts_with(transformer_prefix)) return sized_transformer(name);
   return parse_entry(name, sized_names);
+}
+
+Examples examples_for_timing(const Entry& entry, std::int64_t n, std::uint64_t seed) {
+  constexpr std::int64_t max_drawn = 1 << 22;
+  const std::int64_t drawn =
+      std::min(n, std::max<std::int64_t>(1, max_drawn / entry.input.numel()));
+  const Examples some = entry.random_examples(drawn, seed);
+  const auto repeated = [&](const Tensor& x) {
+    std::vector<Tensor> parts;
+    for (std::int64_t rows = n; rows > 0; rows -= drawn)
+      parts.push_back(x.slice(0, 0, std::min(rows, drawn)));
+    return concat(parts, 0);
+  };
+  return {repeated(some.inputs), repeated(some.labels)};
 }
 
 }  // namespace sotto::models

@@ -20,4 +20,8 @@ inline constexpr const char* sized_names =
 // std::invalid_argument if the name is neither, or a size is not an integer from 1 to 2^20.
 Entry entry_of_any(const std::string& name);
 
+// Random samples [n, ...input] and their labels, which repeat once 2^22 numbers are drawn: more of
+// large images take longer to draw than their step to time.
+Examples examples_for_timing(const Entry& entry, std::int64_t n, std::uint64_t seed = 0);
+
 }  // namespace sotto::models

@@ -46,3 +46,16 @@ TEST_CASE("a step in f32 is its samples' own to 1e-4, and another clip rule's is
     CHECK(error(100, {.kind = ClipRule::Kind::normalize}) > 1e-2);
   }
 }
+
+TEST_CASE("samples for timing are random ones, in turn once enough numbers are drawn") {
+  const models::Entry small = models::entry_of_any("gpt2-tiny");
+  CHECK(models::examples_for_timing(small, 9, 2).inputs.to_vector<std::int64_t>() ==
+        small.random_examples(9, 2).inputs.to_vector<std::int64_t>());
+  models::Entry large;
+  large.input = {1 << 21};
+  const models::Examples three = models::examples_for_timing(large, 3);
+  CHECK(three.labels.shape() == Shape{3});
+  CHECK(three.labels.at({0}) == three.labels.at({2}));
+  CHECK(three.inputs.at({0, 7}) == three.inputs.at({2, 7}));
+  CHECK(three.inputs.at({0, 7}) != three.inputs.at({1, 7}));
+}

@@ -92,7 +92,7 @@ class Training {
     model_ = entry.make();
     model_->to(device_);
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
-      const models::Examples batch = entry.random_examples(samples, seed);
+      const models::Examples batch = models::examples_for_timing(entry, samples, seed);
       batches_.push_back({batch.inputs.to(device_), batch.labels.to(device_)});
     }
     optimizer_ = std::make_unique<nn::Sgd>(*model_, nn::SgdRule{.learning_rate = learning_rate});
