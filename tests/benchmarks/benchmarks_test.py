@@ -70,7 +70,7 @@ class OnGpus(unittest.TestCase):
         self.assertEqual([(row["network"], row["precision"]) for row in rows],
                          [("vit-b16", "bf16"), ("vit-b16", "f32"), ("vit-b16, captured", "bf16")])
         self.assertEqual([row["private / ordinary"] for row in rows], [1.1, "", 1.5])
-        self.assertEqual([row["its peak"] for row in rows], [1.1, "", 1.5])
+        self.assertEqual([row["private / ordinary peak"] for row in rows], [1.1, "", 1.5])
         self.assertEqual([row["ordinary, samples/s"] for row in rows], [2560, "", 5120])
         self.assertEqual([row["PyTorch / ordinary"] for row in rows], [3, "", 6])
         self.assertEqual([row["Opacus / private"] for row in rows], [6, "out of memory", 8.8])
@@ -90,7 +90,7 @@ class OnGpus(unittest.TestCase):
             folder = pathlib.Path(name)
             gpu_results.main(folder)  # of nothing
             for log, lines in logs.items():
-                (folder / log).write_text("a word\n7\n" + "\n".join(map(json.dumps, lines)))
+                (folder / log).write_text('a word\n7\n{"another": "line"}\n' + "\n".join(map(json.dumps, lines)))
             whole = {log: (folder / log).read_text() for log in logs}
             gpu_results.main(folder)
             self.assertIn("| mnist | 512 | f32 | 256000.0 | 256000.0 | 1.0 |  | 2.0 |", (folder / "results.md").read_text())

@@ -265,7 +265,7 @@ json phases_of(const std::vector<memory::PhaseTotal>& before,
 
 double checked_error(Training& run, const models::Entry& entry, const std::string& mode,
                      const Options& options) {
-  const double error = run.error(), max = options.precision == "f32" ? 1e-3 : 0.05;
+  const double error = run.error(), max = options.precision == "f32" ? 0.01 : 0.05;
   check(error <= max, "{} {}: a step is {:.3g} of its length from its samples' own, not {}",
         entry.name, mode, error, max);
   return error;

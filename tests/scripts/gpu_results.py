@@ -76,10 +76,13 @@ def verdicts(ours, peers):
         same = model not in other
         rows.append({"network": model + (", captured" if captured else ""), "samples": samples, "precision": precision,
                      "ordinary, samples/s": rate(ordinary), "private, samples/s": rate(private),
-                     "private / ordinary": ratio(private, ordinary), "its peak": ratio(private, ordinary, "peak_bytes"),
-                     "PyTorch / ordinary": against(torch, ordinary, same), "its peak ": ratio(torch, ordinary, "peak_bytes"),
+                     "private / ordinary": ratio(private, ordinary),
+                     "private / ordinary peak": ratio(private, ordinary, "peak_bytes"),
+                     "PyTorch / ordinary": against(torch, ordinary, same),
+                     "PyTorch / ordinary peak": ratio(torch, ordinary, "peak_bytes"),
                      "compiled / ordinary": against(compiled, ordinary, same),
-                     "Opacus / private": against(opacus, private, same), "its peak  ": ratio(opacus, private, "peak_bytes"),
+                     "Opacus / private": against(opacus, private, same),
+                     "Opacus / private peak": ratio(opacus, private, "peak_bytes"),
                      "apart": apart(ordinary, private, torch, compiled, opacus)})
     return rows
 
@@ -110,7 +113,7 @@ def table(rows, columns):
 
 def main(folder):
     peers = measurements(folder.glob("peers*.log"))
-    kernels = beside(measurements(folder.glob("bench*.log")), peers)
+    kernels = beside([one for one in measurements(folder.glob("bench*.log")) if "microseconds" in one], peers)
     networks = verdicts([one for one in measurements(folder.glob("networks_*.log")) if "ms_per_step" in one], peers)
     results = {"gpu": gpu_name(folder), "steps": steps(folder), "networks": networks, "measurements": kernels}
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
