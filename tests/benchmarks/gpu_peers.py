@@ -60,6 +60,10 @@ def say(**line):
     print(json.dumps(line), flush=True)
 
 
+def told(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
 def cases(options):
     """The cases wanted: (model, samples, precision, modes), in their order."""
     for line in options.cases.read_text().splitlines():
@@ -146,11 +150,7 @@ def same_function(torch, networks, name, reference, device):
     parameters = sum(p.numel() for p in model.parameters())
     ours = sum(value.numel() for value in reference.of("parameters").values())
     line = {"by": "torch", "model": name, "parameters": parameters, "our parameters": ours}
-    try:
-        model.load_state_dict(reference.of("parameters"))
-    except RuntimeError as error:
-        say(**line, same=False, why=" ".join(str(error).split())[:300])
-        return False
+    model.load_state_dict(reference.of("parameters"))
     round_factors(torch, False)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         off, worst = compared(torch, networks, model, reference)
@@ -250,7 +250,7 @@ def measured(torch, networks, options, reference, case, mode):
     except torch.OutOfMemoryError:
         return {"failed": "out of memory"}
     except Exception as error:  # whatever a peer cannot do is a result
-        return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+        return {"failed": told(error)}
     peak = torch.cuda.max_memory_allocated() if options.device != "cpu" else None
     return {"ms_per_step": statistics.median(times), "steps": len(times), "peak_bytes": peak,
             "ms_halves": [statistics.median(times[:options.steps]), statistics.median(times[options.steps:])],
@@ -264,13 +264,12 @@ def steps(torch, options):
     wanted = list(cases(options))
     references, same = {}, {}
     for name in dict.fromkeys(options.models or [case[0] for case in wanted]):
-        path = options.reference / f"{name}.safetensors"
-        if name not in networks.NETWORKS or not path.exists():
-            say(by="torch", model=name, same=False, why=f"no network or no {path}")
+        try:
+            references[name] = Reference(torch, options.reference / f"{name}.safetensors")
+            same[name] = same_function(torch, networks, name, references[name], options.device)
+        except Exception as error:  # the others are compared nevertheless
+            say(by="torch", model=name, same=False, why=told(error))
             same[name] = False
-            continue
-        references[name] = Reference(torch, path)
-        same[name] = same_function(torch, networks, name, references[name], options.device)
     for mode in options.modes:
         for case in wanted:
             if same[case[0]] and mode in case[3]:

@@ -122,12 +122,19 @@ class Peers(unittest.TestCase):
             self.assertEqual((done.returncode, [line["same"] for line in same]), (1, [False, True]))
             self.assertIn(why, same[0]["why"])
             self.assertEqual([line["model"] for line in timed], ["mnist"])
-        self.write("gpt2")
+
+    @needs_torch
+    def test_a_reference_of_another_network_or_of_none_is_not_timed(self):
+        self.write("gpt2", "vit-tiny", "mnist")
         (self.folder / "gpt2.safetensors").rename(self.folder / "gpt2-tiny.safetensors")
-        done, same, timed = self.run_peers("gpt2-tiny 8 f32 ordinary", "vit-tiny 8 f32 ordinary")
-        self.assertEqual((done.returncode, [line["same"] for line in same], timed), (1, [False, False], []))
-        self.assertIn("Missing key", same[0]["why"])
-        self.assertIn("no network or no", same[1]["why"])
+        cut = self.folder / "vit-tiny.safetensors"
+        cut.write_bytes(cut.read_bytes()[:20000])
+        models = ("gpt2-tiny", "vit-tiny", "resnet-tiny", "logreg", "mnist")
+        done, same, timed = self.run_peers(*(f"{model} 8 f32 ordinary" for model in models))
+        self.assertEqual((done.returncode, [line["same"] for line in same]), (1, [False] * 4 + [True]))
+        for line, why in zip(same, ("Missing key", "buffer", "No such file", "No such file")):
+            self.assertIn(why, line["why"])
+        self.assertEqual([line["model"] for line in timed], ["mnist"])
 
     @needs_torch
     def test_a_peer_that_fails_is_a_line_with_the_reason(self):
