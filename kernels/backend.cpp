@@ -66,6 +66,10 @@ void set_cpu_engine(CpuEngine engine) {
   current() = engine_backend(engine);
 }
 
+void Backend::copy_all(std::span<const ArrayCopy> all, bool add) {
+  for (const auto& [x, y] : all) add ? axpby(1, x, 1, y) : copy(x, y);
+}
+
 void Backend::squared_row_norms(std::span<const RowNorms> all) {
   for (const RowNorms& one : all) row_dot(one.x, one.x, one.y);
 }

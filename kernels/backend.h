@@ -22,6 +22,7 @@ namespace sotto {
 
 class RoundedGaussian;
 struct ChaChaStream;
+struct ArrayCopy;
 struct BoundedTerms;
 struct CancelledSquares;
 struct ClassTargets;
@@ -259,11 +260,14 @@ class Backend {
   // Adds 1 to marks[n], f64, where squares[n] is cancelled (term_bounds.h).
   virtual void mark_cancelled(const CancelledSquares& squares, View marks) = 0;
 
-  // Several arrays at once, each of any floating-point type and without gaps.
+  // Several arrays at once, each of any floating-point type (copied ones: of any) and without gaps.
   // y[k] = 1 if arrays[k] holds NaN or infinity, else 0; y f64, row-major.
   virtual void mark_nonfinite(std::span<const View> arrays, View y) = 0;
   // Writes zeros.
   virtual void zero_all(std::span<const View> arrays) = 0;
+  // y = x, or y += x if `add`, for each pair of arrays of equal sizes and strides (row_arrays.h).
+  // The types of a pair may differ if x replaces y. The default is one copy() or axpby() each.
+  virtual void copy_all(std::span<const ArrayCopy> all, bool add);
   // Several row_dot(x, x, y), and several add_rounded() with the same weights (row_arrays.h), in
   // few launches. The defaults are one call each.
   virtual void squared_row_norms(std::span<const RowNorms> all);

@@ -1,4 +1,4 @@
-// Arrays of rows that a primitive goes through together.
+// Arrays that a primitive goes through together.
 #pragma once
 
 #include "core/view.h"
@@ -15,6 +15,11 @@ struct RoundedRows {
   View x;  // [n, k], row-major
   double spacing;
   View y;  // [k], f64
+};
+
+// y = x, or y += x, as Backend::copy_all computes it.
+struct ArrayCopy {
+  View x, y;
 };
 
 }  // namespace sotto

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/functors/functors.h"
+#include "kernels/host_device/row_arrays.h"
 #include "kernels/operand_device.h"
 
 namespace sotto {
@@ -91,6 +92,22 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 void copy_into(const Tensor& x, const Tensor& y) {
   const Tensor from = x.to(y.device());
   backend_of(y).copy(spread(from, y.shape()), y.view());
+}
+
+// Pairs of one device, without gaps and in one memory order, go together.
+void copy_all(const std::vector<std::pair<Tensor, Tensor>>& pairs, bool add) {
+  std::vector<ArrayCopy> together;
+  for (const auto& [x, y] : pairs) {
+    check(x.shape() == y.shape(), "copy_all: {} to {}", x.shape(), y.shape());
+    const bool alike = x.strides() == y.strides() && y.is_dense() && x.device() == y.device() &&
+                       y.device() == pairs[0].second.device();
+    const bool floats = is_float(x.dtype()) && is_float(y.dtype());
+    if (alike && (x.dtype() == y.dtype() ? floats || !add : floats && !add))
+      together.push_back({x.view(), y.view()});
+    else
+      add ? axpby(1, x, 1, y) : copy_into(x, y);
+  }
+  if (!together.empty()) backend_of(pairs[0].second).copy_all(together, add);
 }
 
 Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,

@@ -3,6 +3,9 @@
 // where possible, so that channels-last images stay channels-last.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "core/tensor.h"
 #include "kernels/primitive_arguments.h"
 
@@ -25,6 +28,9 @@ Tensor to_dtype(const Tensor& x, Dtype dtype);        // x itself if it has that
 Dtype arithmetic_type(Dtype dtype);                   // f32 for f16 and bf16, else itself
 Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
 void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
+// y = x, or y += x if `add`, for all pairs (x, y) of tensors of equal shapes: on a GPU in few
+// launches.
+void copy_all(const std::vector<std::pair<Tensor, Tensor>>& pairs, bool add = false);
 Tensor concat(const std::vector<Tensor>& parts, int axis);  // along an axis; a new tensor
 // The counters of dropout for a slice: its row, and the counter of its first element
 // (dropout_counter.h).

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "kernels/cuda/clip_terms.h"
 #include "kernels/cuda/conv.h"
+#include "kernels/cuda/copy_all.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_elementwise.h"
@@ -295,6 +296,10 @@ class HostBackend final : public DeviceBackend<HostExec> {
   }
   void zero_all(std::span<const View> arrays) override {
     with_views({arrays.begin(), arrays.end()}, [&] { DeviceBackend::zero_all(arrays); });
+  }
+  void copy_all(std::span<const ArrayCopy> all, bool add) override {
+    with_views(views_of(all, &ArrayCopy::x, &ArrayCopy::y),
+               [&] { DeviceBackend::copy_all(all, add); });
   }
   void term_bounds(std::span<const BoundedTerms> all) override {
     using T = BoundedTerms;

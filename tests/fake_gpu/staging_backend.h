@@ -198,6 +198,13 @@ class StagedBackend final : public Backend {
   void zero_all(std::span<const View> arrays) override {
     run([&](Stage& s) { on().zero_all(staged(arrays, s)); });
   }
+  void copy_all(std::span<const ArrayCopy> all, bool add) override {
+    run([&](Stage& s) {
+      std::vector<ArrayCopy> there;
+      for (const ArrayCopy& one : all) there.push_back({s(one.x), s(one.y)});
+      on().copy_all(there, add);
+    });
+  }
   void conv(View x, View w, View bias, const Window& window, View y) override {
     run([&](Stage& s) { on().conv(s(x), s(w), s(bias), window, s(y)); });
   }

@@ -6,6 +6,7 @@
 #include "kernels/host_device/row_arrays.h"
 #include "kernels/host_device/term_bounds.h"
 #include "tests/support/kernel_cases.h"
+#include "tests/support/throws.h"
 
 using namespace sotto;
 
@@ -244,6 +245,59 @@ TEST_CASE("a rounded term is that of the rounded product, on every device") {
                                    w.view());
       CHECK(sum.item() == 0);
     }
+  });
+}
+
+TEST_CASE("many arrays are copied, converted and added as one at a time, and nothing beside them") {
+  on_each([] {
+    Random random(15);
+    for (const bool add : {false, true}) {
+      std::vector<std::pair<Tensor, Tensor>> pairs;
+      std::vector<Tensor> expected;
+      for (std::int64_t k = 0; k < 210; ++k) {
+        const std::int64_t size = k == 50   ? 70'000
+                                  : k == 51 ? 8'192
+                                            : between(random, 0, 40),
+                           gap = k % 3 == 0 ? 0 : 1;  // packs, or one by one
+        const Dtype from = float_dtypes[static_cast<std::size_t>(k % 4)],
+                    to = add ? from : float_dtypes[static_cast<std::size_t>(k / 4 % 4)];
+        const Tensor x = random_tensor(random, {size + 2 * gap}, {0}, from),
+                     y = random_tensor(random, {size + 2 * gap}, {0}, to);
+        expected.push_back(clone(y));
+        const auto inner = [&](const Tensor& whole) { return whole.slice(0, gap, gap + size); };
+        if (add)
+          axpby(1, inner(x), 1, inner(expected.back()));
+        else
+          copy_into(inner(x), inner(expected.back()));
+        pairs.emplace_back(x, y);
+      }
+      std::vector<std::pair<Tensor, Tensor>> inner;
+      for (std::size_t k = 0; k < pairs.size(); ++k) {
+        const std::int64_t gap = k % 3 == 0 ? 0 : 1;
+        const auto& [x, y] = pairs[k];
+        inner.emplace_back(x.slice(0, gap, x.size(0) - gap), y.slice(0, gap, y.size(0) - gap));
+      }
+      copy_all(inner, add);
+      for (std::size_t k = 0; k < pairs.size(); ++k) {
+        CAPTURE(add, k);
+        CHECK(same_bits(pairs[k].second, expected[k]));
+      }
+    }
+  });
+}
+
+TEST_CASE("arrays of integers, of other orders and none at all are copied together") {
+  on_each([] {
+    const Tensor ids = Tensor::from(std::vector<std::int64_t>{-5, 1LL << 40, 3}, {3}),
+                 x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3}),
+                 to_ids = zeros({3}, Dtype::i64), y = zeros({2, 3}),
+                 turned = Tensor::empty_ordered({2, 3}, {1, 0}, Dtype::f32, cpu);
+    copy_all({{ids, to_ids}, {x, y}, {x, turned}});
+    CHECK(to_ids.to_vector<std::int64_t>() == ids.to_vector<std::int64_t>());
+    CHECK(values(y) == values(x));
+    CHECK(values(turned) == values(x));
+    copy_all({});
+    CHECK(throws([&] { copy_all({{ids, y}}); }, "copy_all: (3) to (2, 3)"));
   });
 }
 

@@ -89,6 +89,9 @@ class DeviceBackend : public Backend {
   void squared_row_norms(std::span<const RowNorms> all) override;
   void add_all_rounded(std::span<const RoundedRows> all, View w) override;
 
+  // copy_all.h
+  void copy_all(std::span<const ArrayCopy> all, bool add) override;
+
   // cuda_attention.h
   bool attention(const FusedAttention& attention) override;
   bool attention_grad(const FusedAttention& attention, const FusedAttentionGrad& grad) override;
