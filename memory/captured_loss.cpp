@@ -105,6 +105,7 @@ class Pass {
   std::vector<std::uint64_t> ordinary_bits();
   std::vector<std::uint64_t> replayed_bits();
   void load(const std::vector<Tensor>& batch) const;
+  void give_sums(Adjoint& adjoint) const;
   Kept sink() const { return Kept(!options_.private_data); }
 
   const Loss& loss_;
@@ -133,12 +134,14 @@ Var Pass::weighted(Tape& tape) {
 }
 
 void Pass::load(const std::vector<Tensor>& batch) const {
+  std::vector<std::pair<Tensor, Tensor>> copies;
   for (std::size_t k = 0; k < batch.size(); ++k) {
     const std::int64_t rows = batch[k].size(0), all = batch_[k].size(0);
-    copy_into(batch[k], batch_[k].slice(0, 0, rows));
+    copies.emplace_back(batch[k].to(batch_[k].device()), batch_[k].slice(0, 0, rows));
     // Padding rows are zero, so that no sample of an earlier batch is computed once more.
     if (rows < all) backend(batch_[k].device()).fill(0, batch_[k].slice(0, rows, all).view());
   }
+  copy_all(copies);
 }
 
 void Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device) {
@@ -218,18 +221,30 @@ void Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
         "captured loss: the second backward recomputed other losses; norms of one function do not "
         "bound sums of another");
   }
-  backend(dy_.device()).fill(0, dy_.view());
   copy_into(dy, dy_.slice(0, 0, rows));
+  if (rows < dy_.size(0)) backend(dy_.device()).fill(0, dy_.slice(0, rows, dy_.size(0)).view());
   capture_.replay(backwards);
   forward_done_ = false;
-  // Both cases hand out copies: an op that takes a tensor held by no one else may overwrite it, and
-  // this memory belongs to the graph.
-  for (std::size_t k = 0; k < gradients_.size(); ++k) {
-    for (std::size_t u = 0; u < gradients_[k].second.size(); ++u) {
-      adjoint.shared(static_cast<int>(k), options_.private_data
-                                              ? PerSampleGrad::captured_prefix(whole_[k][u], rows)
-                                              : gradients_[k].second[u]);
-    }
+  if (!options_.private_data) return give_sums(adjoint);
+  for (std::size_t k = 0; k < whole_.size(); ++k) {
+    for (const auto& use : whole_[k])
+      adjoint.shared(static_cast<int>(k), PerSampleGrad::captured_prefix(use, rows));
+  }
+}
+
+// Hands out copies: an op that takes a tensor held by no one else may overwrite it, and this memory
+// belongs to the graph.
+void Pass::give_sums(Adjoint& adjoint) const {
+  std::vector<std::pair<Tensor, Tensor>> copies;
+  for (const auto& [parameter, uses] : gradients_) {
+    const Tensor sum = uses[0].materialize();
+    copies.emplace_back(sum, empty_like(sum));
+  }
+  copy_all(copies);
+  for (std::size_t k = 0; k < copies.size(); ++k) {
+    const PerSampleGrad sum = PerSampleGrad::materialized(copies[k].second);
+    copies[k].second = Tensor();  // no one else holds it, so that its sum is no copy
+    adjoint.shared(static_cast<int>(k), sum);
   }
 }
 

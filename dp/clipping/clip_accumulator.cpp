@@ -139,14 +139,20 @@ RoundedSum ClipAccumulator::sum_for(const Parameter& parameter) {
   return {sum, spacing_for(parameter)};
 }
 
-void ClipAccumulator::add_sum(const Parameter& parameter, const Tensor& total) {
-  Tensor& sum = sums_[place_of(parameter)].second;
-  if (sum.defined()) {
-    axpby(1, total, 1, sum_for(parameter).total);
-  } else {
-    label_for(parameter, MemoryKind::gradient, total);
-    sum = total;
+void ClipAccumulator::add_sums(const Gradients& totals, Totals state) {
+  std::vector<std::pair<Tensor, Tensor>> added, copied;
+  for (const auto& [parameter, total] : totals) {
+    Tensor& sum = sums_[place_of(*parameter)].second;
+    if (sum.defined()) {
+      added.emplace_back(total, sum_for(*parameter).total);
+      continue;
+    }
+    sum = state == Totals::given_up ? total : empty_like(total);
+    if (state == Totals::overwritten) copied.emplace_back(total, sum);
+    label_for(*parameter, MemoryKind::gradient, sum);
   }
+  copy_all(added, true);
+  copy_all(copied);
 }
 
 const Gradients& ClipAccumulator::complete_sums() {

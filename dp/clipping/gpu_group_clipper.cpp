@@ -1,5 +1,7 @@
 #include "dp/clipping/gpu_group_clipper.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -18,11 +20,10 @@ bool all_on_gpu(const std::vector<ClipGroup>& groups, const Tensor& losses) {
   return on_gpu;
 }
 
-void add_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& clip,
-                std::int64_t units, bool copy_sums) {
+void record_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& clip,
+                   std::int64_t units, Gradients& sums) {
   accumulator.record_norms(group, clip.norms(group, units), clip.factors(group, units));
-  for (const auto& [parameter, total] : clip.sums(group))
-    accumulator.add_sum(*parameter, copy_sums ? clone(total) : total);
+  std::ranges::copy(clip.sums(group), std::back_inserter(sums));
 }
 
 struct GpuGroupClipper::UnreadBatch {
@@ -61,14 +62,18 @@ void GpuGroupClipper::UnreadBatch::read_report() {
 // Reads the results and adds the groups; the host clips groups that are not reliable again.
 void GpuGroupClipper::UnreadBatch::read() {
   read_report();
+  Gradients sums;
   for (auto& [group, gradients] : unread) {
-    if (gpu().reliable(group)) {
-      add_result(accumulator, group, gpu(), batch.units);
-    } else {
+    if (!gpu().reliable(group)) {
       gpu().drop_sums(group);
-      host.clip(group, std::move(gradients));
+      continue;
     }
+    record_result(accumulator, group, gpu(), batch.units, sums);
     gradients.clear();
+  }
+  accumulator.add_sums(sums);
+  for (auto& [group, gradients] : unread) {
+    if (!gradients.empty()) host.clip(group, std::exchange(gradients, {}));
   }
   unread.clear();
   unread_bytes = 0;
@@ -110,8 +115,10 @@ bool GpuGroupClipper::finish_all() {
   for (std::size_t group = 0; group < batch.groups.size(); ++group) {
     if (!batch_->gpu().reliable(group)) return false;
   }
+  Gradients sums;
   for (std::size_t group = 0; group < batch.groups.size(); ++group)
-    add_result(batch_->accumulator, group, batch_->gpu(), batch.units);
+    record_result(batch_->accumulator, group, batch_->gpu(), batch.units, sums);
+  batch_->accumulator.add_sums(sums);
   return true;
 }
 

@@ -14,10 +14,10 @@ namespace sotto {
 // True if the losses and all parameters are on one GPU. False without losses.
 bool all_on_gpu(const std::vector<ClipGroup>& groups, const Tensor& losses);
 
-// Adds a reliable group of a GpuClip whose results were read. Set copy_sums if a later replay will
-// overwrite the sums.
-void add_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& clip,
-                std::int64_t units, bool copy_sums = false);
+// Records the norms and factors of a reliable group of a GpuClip whose results were read, and
+// appends its sums.
+void record_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& clip,
+                   std::int64_t units, Gradients& sums);
 
 class GpuGroupClipper final : public GroupClipper {
  public:

@@ -47,7 +47,7 @@ void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& fa
   {
     const RoundedSum all = accumulator.empty_sum(parameter, device);
     add_terms(all, uses, factors, batch.ends);
-    if (all_finite(all.total)) return accumulator.add_sum(parameter, all.total);
+    if (all_finite(all.total)) return accumulator.add_sums({{&parameter, all.total}});
   }
   std::vector<std::int64_t> ends;
   if (batch.ends) ends = batch.ends(batch.options.sum_size.block);
@@ -85,7 +85,7 @@ void ParameterSum::add_block(const std::vector<PerSampleGrad>& uses, const Facto
   if (batch.ends) ends = [&](std::int64_t max) { return ends_within(batch.ends(max), begin, end); };
   const RoundedSum all = accumulator.empty_sum(parameter, uses[0].device());
   add_terms(all, some, of_some, ends);
-  if (all_finite(all.total)) return accumulator.add_sum(parameter, all.total);
+  if (all_finite(all.total)) return accumulator.add_sums({{&parameter, all.total}});
   add_one_by_one(some, of_some.values);
 }
 

@@ -49,8 +49,10 @@ ReplaySink::Outcome ReplaySink::replay(ClipAccumulator& accumulator) {
   for (std::size_t group = 0; group < batch_.groups.size(); ++group) {
     if (!clip.reliable(group)) return Outcome::not_reliable;
   }
+  Gradients sums;
   for (std::size_t group = 0; group < batch_.groups.size(); ++group)
-    add_result(accumulator, group, clip, batch_.units, true);
+    record_result(accumulator, group, clip, batch_.units, sums);
+  accumulator.add_sums(sums, ClipAccumulator::Totals::overwritten);
   return Outcome::added;
 }
 
