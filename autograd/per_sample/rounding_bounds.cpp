@@ -136,8 +136,7 @@ void write_use(const PerSampleGrad& use, std::int64_t uses, const NormEstimate& 
   const Form& form = use.form_data();
   const NormEstimate& inherited = use.inherited();
   if (inherited.error_bounds.defined()) {
-    copy_into(inherited.error_bounds, y.error_bounds);
-    copy_into(inherited.term_norms, y.term_norms);
+    copy_all({{inherited.error_bounds, y.error_bounds}, {inherited.term_norms, y.term_norms}});
     if (inherited.lost.defined()) axpby(static_cast<double>(uses), inherited.lost, 1, lost_of(y));
   } else if (const auto* f = form.as<Patches>()) {
     write_image_bounds(form, squared_image_norms(f->dy), squared_image_norms(f->x), gram, y);
