@@ -202,13 +202,93 @@ Var cast(const Var& x, Dtype dtype) {
   if (from != Dtype::f64 && dtype != Dtype::f64)
     same = [](const PerSampleGrad& gradient) { return gradient; };
   const Var y = x.tape().record(
-      cast_op, {x}, to_dtype(x.value(), dtype), x.samples(),
+      cast_op, {x}, value_in(x, dtype), x.samples(),
       [from](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, to_dtype(dy, from)); }, same);
   // Only the last batched value is cached: several products often share one operand.
   if (!x.samples().is_shared() && !known.empty() && !known.front().samples().is_shared())
     known.erase(known.begin(), known.begin() + 2);
   known.insert(x.samples().is_shared() ? known.end() : known.begin(), {x, y});
   return y;
+}
+
+namespace {
+
+thread_local CastsTogether* together = nullptr;
+
+MemoryLabel label_of_casts() {
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::activation;
+  label.op = cast_op.name;
+  return label;
+}
+
+}  // namespace
+
+CastsTogether::CastsTogether(Tape& tape, Device device,
+                             const std::unordered_set<const Parameter*>& all, Parameters& converted)
+    : tape_(tape), dtype_(tape.precision().value_or(Dtype::f32)), converted_(converted) {
+  if (device != cpu && narrow_type(dtype_)) {
+    for (const Parameter* parameter : all) {
+      const Tensor& value = parameter->value;
+      if (parameter->trainable && value.device() == device)
+        known_.emplace(value.view().data, Known{parameter, value});
+    }
+    convert_ahead(all);
+  }
+  together = this;
+}
+
+CastsTogether::~CastsTogether() {
+  together = nullptr;
+  if (!known_.empty()) converted_ = std::move(wanted_);
+}
+
+// What the tape has converted already stays as it is, and is wanted.
+void CastsTogether::convert_ahead(const std::unordered_set<const Parameter*>& all) {
+  std::unordered_set<const Known*> on_tape;
+  for (const Var& x : tape_.casts_) on_tape.insert(find(x.value()));
+  const LabelScope scope(label_of_casts());
+  std::vector<std::pair<Tensor, Tensor>> pairs;
+  for (const Parameter* parameter : converted_) {
+    Known* const known = all.contains(parameter) ? find(parameter->value) : nullptr;
+    if (known == nullptr || known->value.dtype() == dtype_) continue;
+    if (on_tape.contains(known)) {
+      take(known->value);
+      continue;
+    }
+    known->converted = Tensor::empty_ordered(known->value.shape(), known->value.memory_order(),
+                                             dtype_, known->value.device());
+    pairs.emplace_back(known->value, known->converted);
+  }
+  copy_all(pairs);
+}
+
+// The parameter that is this value, or that this value is a reshaped view of.
+CastsTogether::Known* CastsTogether::find(const Tensor& value) {
+  const auto found = known_.find(value.view().data);
+  if (found == known_.end()) return nullptr;
+  const Tensor& own = found->second.value;
+  const bool same = value.shape() == own.shape() && value.strides() == own.strides(),
+             reshaped = value.numel() == own.numel() && value.contiguous() && own.contiguous();
+  return value.dtype() == own.dtype() && (same || reshaped) ? &found->second : nullptr;
+}
+
+// Returns the value converted, or an undefined tensor; notes that the conversion was wanted.
+Tensor CastsTogether::take(const Tensor& value) {
+  Known* const known = find(value);
+  if (known == nullptr) return {};
+  if (!std::exchange(known->wanted, true)) wanted_.push_back(known->parameter);
+  const Tensor converted = std::exchange(known->converted, Tensor());
+  if (!converted.defined()) return {};
+  converted.relabel(label_of_casts());
+  return value.shape() == converted.shape() ? converted : reshape(converted, value.shape());
+}
+
+Tensor value_in(const Var& x, Dtype dtype) {
+  Tensor ahead;
+  if (together != nullptr && &x.tape() == &together->tape_ && dtype == together->dtype_)
+    ahead = together->take(x.value());
+  return ahead.defined() ? ahead : to_dtype(x.value(), dtype);
 }
 
 Var to_f32(const Var& x) {

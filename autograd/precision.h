@@ -5,6 +5,8 @@
 // precision f64, every operation computes in f64.
 #pragma once
 
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -34,11 +36,46 @@ void cast_inputs(const Op& op, const std::vector<Var*>& inputs);
 // type. Its gradient has the type of x. A shared value is converted once per tape, and its
 // per-sample gradient keeps its form, but for conversions from or to f64.
 Var cast(const Var& x, Dtype dtype);
+// The value of cast(), without a record.
+Tensor value_in(const Var& x, Dtype dtype);
 // f16 and bf16 as f32 on a tape with a precision, for sums and losses; other values unchanged.
 Var to_f32(const Var& x);
 
 // Throws std::invalid_argument, naming `what`, for a type other than f32, f16 and bf16.
 void check_precision(const char* what, Dtype precision);
+
+// While it lives, during a call of a model on a GPU: one launch converts the parameters that the
+// model's call before converted to the tape's 16-bit precision, and value_in() takes them from
+// here. Trainable parameters only; none of them may change meanwhile.
+class CastsTogether {
+ public:
+  using Parameters = std::vector<const Parameter*>;
+  // `all` are the model's. `converted` are those that its call before converted on its own tape;
+  // the destructor writes this call's.
+  CastsTogether(Tape& tape, Device device, const std::unordered_set<const Parameter*>& all,
+                Parameters& converted);
+  CastsTogether(const CastsTogether&) = delete;
+  CastsTogether& operator=(const CastsTogether&) = delete;
+  ~CastsTogether();
+
+ private:
+  friend Tensor value_in(const Var& x, Dtype dtype);
+  struct Known {
+    const Parameter* parameter;
+    Tensor value;  // kept, so that its address is no other tensor's
+    Tensor converted = {};
+    bool wanted = false;
+  };
+  Tensor take(const Tensor& value);
+  void convert_ahead(const std::unordered_set<const Parameter*>& all);
+  Known* find(const Tensor& value);
+
+  Tape& tape_;
+  Dtype dtype_;
+  Parameters& converted_;
+  Parameters wanted_;                             // in order
+  std::unordered_map<const void*, Known> known_;  // by the value's address
+};
 
 // Sets a tape's precision while it lives; the destructor restores the previous one. f32 makes every
 // operation compute in f32. A tape in f64 stays so. Throws as check_precision() does.

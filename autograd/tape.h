@@ -118,6 +118,7 @@ class Tape {
   bool is_recomputing() const { return mode_ == Mode::repeat; }
 
  private:
+  friend class CastsTogether;
   friend class PrecisionRegion;
   friend Var cast(const Var& x, Dtype dtype);
   friend class Segment;

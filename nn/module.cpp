@@ -117,6 +117,9 @@ Var Module::call(std::span<const Var> inputs, const Run& run) {
   if (scope.outermost()) uses.emplace([this](const Parameter& p) { note_use(p); });
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
+  std::optional<CastsTogether> casts;
+  if (scope.outermost() && x.value().defined())
+    casts.emplace(x.tape(), x.value().device(), shown->parameters, converted_);
   const auto recomputed = [&] {
     const auto once = [this, run, path = memory_label().module](const std::vector<Var>& in) {
       const CallScope again(*this, in[0], path);

@@ -57,7 +57,8 @@ class Module {
   // Takes over the other module's parameters.
   Module& operator=(Module&&) = default;
 
-  // Computes the results, on the tape of x. Call the module by operator() and not this.
+  // Computes the results, on the tape of x. Call the module by operator() and not this. It must not
+  // write to trainable parameters: on a GPU they may have been converted to 16 bits before.
   virtual Var forward(const Var& x) = 0;
   // Names every parameter and child, always in the same order: visitor("weight", weight).
   virtual void visit(const Visitor&) {}
@@ -122,6 +123,7 @@ class Module {
   void note_use(const Parameter& parameter);
 
   std::vector<Unshown> unshown_;
+  std::vector<const Parameter*> converted_;  // CastsTogether, by the last call as the outermost one
   std::optional<Dtype> precision_;
   bool recompute_ = false;
 };

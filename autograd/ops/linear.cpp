@@ -154,7 +154,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
                                    ? padded_columns(outputs, x.dtype(), matrix.device())
                                    : outputs;
   const Tensor weight = with_zero_rows(matrix, columns, x.dtype()),
-               bias = b ? with_zero_rows(b->value(), columns, x.dtype()) : Tensor();
+               bias = b ? with_zero_rows(value_in(*b, x.dtype()), columns, x.dtype()) : Tensor();
   const Tensor y =
       reshape(affine_rows(x.value(), weight, b ? &bias : nullptr), with_last(x.shape(), columns))
           .slice(-1, 0, outputs);
