@@ -53,10 +53,12 @@ struct Model {
     const double materialize = 2 * positions * width / costs.rows_flops;
     const double gram = positions * positions *
                         (2 * factor_widths / costs.gram_flops + costs.gram_bytes / costs.bytes);
+    const double sum = 2 * positions * width / costs.sum_flops;
     return {.materialized_norm = materialize,
             .ghost_norm = gram,
             .kept = materialize + 3 * pass(),
-            .sum = 2 * positions * width / costs.sum_flops};
+            .sum = sum,
+            .term_sum = sum};
   }
 
   // With one position the norm is the product of the factors' norms.
@@ -65,6 +67,10 @@ struct Model {
         f.positions(), static_cast<double>(f.a.size(2)) + static_cast<double>(f.b.size(2)));
     t.materialized_norm += 2 * pass();
     if (f.b.size(1) == 1) t.ghost_norm = 0;
+    if (max_in_term(f, 1) == 1) {
+      t.term_sum = costs.term_sum_flops > 0 ? 2 * f.positions() * width / costs.term_sum_flops
+                                            : t.materialized_norm;
+    }
     return t;
   }
 
@@ -76,8 +82,8 @@ struct Model {
   }
 
   // A table's gradient is never worth materializing.
-  PerSampleTimes operator()(const OneHot&) const { return {1, 0, 1, 0}; }
-  PerSampleTimes operator()(const Dense&) const { return {1, 0, 1, 0}; }
+  PerSampleTimes operator()(const OneHot&) const { return {1, 0, 1, 0, 0}; }
+  PerSampleTimes operator()(const Dense&) const { return {1, 0, 1, 0, 0}; }
 };
 
 std::int64_t groups(const Form& form) {
@@ -105,8 +111,11 @@ bool have_gram_products(const PerSampleGrad& f, const PerSampleGrad& g) {
 
 PerSampleTimes expected_times(const PerSampleGrad& f) {
   const Dtype factors = f.form_data().factor_type().value_or(f.dtype());
-  return f.form_data().visit(
-      Model{backend(f.device()).costs(factors), static_cast<double>(f.shape().numel()), f.dtype()});
+  return expected_times(f, backend(f.device()).costs(factors));
+}
+
+PerSampleTimes expected_times(const PerSampleGrad& f, const CostModel& costs) {
+  return f.form_data().visit(Model{costs, static_cast<double>(f.shape().numel()), f.dtype()});
 }
 
 bool uses_gram_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method) {
@@ -119,9 +128,11 @@ bool uses_gram_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMeth
 bool keeps_materialized(const PerSampleGrad& f, NormMethod norm_method) {
   if (norm_method != NormMethod::automatic) return norm_method == NormMethod::materialize;
   const PerSampleTimes t = expected_times(f);
-  if (t.kept >= std::min(t.materialized_norm, t.ghost_norm) + t.sum) return false;
-  // 16-bit factors are chosen to save memory: materialized gradients must not take more bytes.
+  if (t.kept >= std::min(t.materialized_norm, t.ghost_norm) + t.term_sum) return false;
+  // On a CPU 16-bit factors are chosen to save memory: materialized gradients must not take more
+  // bytes. On a GPU they are chosen for speed, and the budget says how much memory there is.
   const Form& form = f.form_data();
+  if (form.device() != cpu) return true;
   const auto factor_bytes =
       static_cast<std::size_t>(form.factor_values()) * size_of(form.leading().dtype());
   return !form.has_16bit_factor() || f.materialized_bytes() <= factor_bytes;

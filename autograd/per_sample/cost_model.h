@@ -6,6 +6,7 @@
 namespace sotto {
 
 class PerSampleGrad;
+struct CostModel;
 
 // The method for norms and inner products: Gram products of the factors (the ghost norm),
 // materialized gradients, or (automatic) the one that the cost model expects to be faster.
@@ -15,8 +16,9 @@ enum class NormMethod { automatic, ghost, materialize };
 struct PerSampleTimes {
   double materialized_norm;  // materializing the gradient, its norm, and dropping the gradient
   double ghost_norm;         // norm by Gram products
-  double kept;               // materializing and keeping the gradient, its norm and weighted sum
+  double kept;               // materializing and keeping the gradient, its norm and term sum
   double sum;                // weighted sum by one product over the batch
+  double term_sum;           // weighted sum in rounded terms (RoundedSum)
 };
 
 namespace detail {
@@ -25,6 +27,7 @@ struct Patches;
 
 // The expected times of each way, from the backend's constants.
 PerSampleTimes expected_times(const PerSampleGrad& f);
+PerSampleTimes expected_times(const PerSampleGrad& f, const CostModel& costs);
 // True if inner products of f and g are to be computed by Gram products of their factors.
 bool uses_gram_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method);
 // True if the gradients are to be materialized once and kept for both norm and weighted sum.

@@ -49,15 +49,14 @@ void add_term(const Tensor& term, const RoundedSum& sum) {
 
 namespace detail {
 
-namespace {
-
-// The maximum number of samples in one term if the parameter is used `uses` times.
-std::int64_t max_together(const Form& form, std::int64_t uses) {
+std::int64_t max_in_term(const Form& form, std::int64_t uses) {
   if (form.as<Patches>()) return static_cast<std::int64_t>(max_samples);
   const double positions = form.positions() * static_cast<double>(uses);
   const double max = positions <= 1 ? max_samples : max_positions / positions;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(max));
 }
+
+namespace {
 
 // Adds each sample's gradient as one term; a few samples are materialized at a time.
 void add_each(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
@@ -164,7 +163,7 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
   if (form.as<OneHot>()) return add_table(gradient, sum, weights, uses);
   // The choice must not depend on the blocks of this batch: a sample that is alone in its block
   // must be the same term as in any other batch.
-  const std::int64_t together = ends ? max_together(form, uses) : 1;
+  const std::int64_t together = ends ? max_in_term(form, uses) : 1;
   if (together == 1) return add_each(gradient, sum, weights);
   const std::vector<std::int64_t> blocks = ends(together);
   if (weights.device() != cpu && is_split_into_bf16(form))

@@ -35,6 +35,11 @@ void add_term(const Tensor& term, const RoundedSum& sum);
 
 namespace detail {
 
+class Form;
+
+// The maximum number of samples in one term if the parameter is used `uses` times.
+std::int64_t max_in_term(const Form& form, std::int64_t uses);
+
 // Implements PerSampleGrad::add_to().
 void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
                  const BlockEnds& ends, std::int64_t uses);

@@ -112,10 +112,11 @@ void Clipper::set_loss_scale(double scale) {
   loss_scale_ = scale;
 }
 
-void Clipper::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
+void Clipper::set_passes(ClipPasses passes, std::optional<std::size_t> per_sample_grad_budget) {
   check_between_batches("a new number of passes");
   passes_ = passes;
   options_.per_sample_grad_budget = per_sample_grad_budget;
+  budget_ = {};
   graphs_->captured.clear();  // frees memory
 }
 
@@ -257,6 +258,7 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   const bool on_gpu = units > 0 && weights.values.empty() && all_on_gpu(groups_, losses);
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units, grouping ? units_without_rows(*grouping) : 0);
+  batch.per_sample_grad_budget = budget_.bytes(options_, groups_[0].parameters[0]->value.device());
   batch.weights = std::move(weights);
   // Each unit of several rows is a term of its own, since units of other sizes are in other
   // physical batches (docs/appendix/proofs-rounding.md, "Units of several rows").

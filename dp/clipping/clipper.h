@@ -108,9 +108,9 @@ class Clipper {
   void set_loss_scale(double scale);
   // The loss scale of the next batch.
   double loss_scale() const { return loss_scale_; }
-  // Sets the number of backward passes and the budget in bytes (ClipOptions) for the next batch.
-  // The result is equal up to rounding. Throws std::invalid_argument in the middle of a batch.
-  void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);
+  // Sets the number of backward passes and the budget in bytes (ClipOptions) from the next batch
+  // on. The result is equal up to rounding. Throws std::invalid_argument in the middle of a batch.
+  void set_passes(ClipPasses passes, std::optional<std::size_t> per_sample_grad_budget);
   // The number of backward passes of the next batch.
   ClipPasses passes() const { return passes_; }
   // Sets the maximum number of units in a physical batch (0: unknown). The decision to materialize
@@ -155,6 +155,7 @@ class Clipper {
   std::optional<SumBlocks> blocks_;  // of the batch
   double loss_scale_ = 1;
   std::int64_t max_units_ = 0;
+  GradBudget budget_;
   State state_ = State::adding;
   std::unique_ptr<ClipGraphs> graphs_;
   std::shared_ptr<const nn::Shards> next_;  // of the next batch that is divided among ranks

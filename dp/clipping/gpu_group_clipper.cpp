@@ -104,7 +104,7 @@ void GpuGroupClipper::clip(std::size_t group, ParameterUses gradients) {
     for (const PerSampleGrad& use : uses) batch_->unread_bytes += use.bytes();
   }
   batch_->unread.emplace_back(group, std::move(gradients));
-  if (batch_->unread_bytes > batch_->batch.options.per_sample_grad_budget) batch_->read();
+  if (batch_->unread_bytes > batch_->batch.per_sample_grad_budget) batch_->read();
 }
 
 void GpuGroupClipper::finish() { batch_->read(); }

@@ -21,6 +21,7 @@ struct UnitWeights {
 struct ClipBatch {
   const std::vector<ClipGroup>& groups;
   const ClipOptions& options;
+  std::size_t per_sample_grad_budget = 0;  // bytes, of the largest physical batch
   ClipPasses passes = ClipPasses::one;
   double loss_scale = 1;
   std::int64_t units = 0;
@@ -34,7 +35,7 @@ struct ClipBatch {
   // materialized: the rounding of a unit's gradient would depend on the number of other units.
   std::size_t budget_for(std::int64_t count) const {
     const auto all = static_cast<std::size_t>(std::max<std::int64_t>({count, max_units, 1}));
-    return options.per_sample_grad_budget / all * static_cast<std::size_t>(count);
+    return per_sample_grad_budget / all * static_cast<std::size_t>(count);
   }
 };
 

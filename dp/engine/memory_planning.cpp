@@ -91,7 +91,7 @@ std::size_t sum_bytes(const Clipper& clipper) {
 struct ClipStrategy {
   const char* name;
   ClipPasses passes;
-  std::size_t per_sample_grad_budget;
+  std::optional<std::size_t> per_sample_grad_budget;
   double recomputation;
   bool checkpoints;
 };
@@ -99,8 +99,11 @@ struct ClipStrategy {
 // The strategies for clipping, with their recomputation in units of one forward pass: a weighted
 // sum of factors that were not materialized costs about 1, a second backward about 2. Activation
 // checkpoints add at most about 1 for each backward.
-std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, bool can_checkpoint) {
-  const std::size_t budget = options.clipping.per_sample_grad_budget;
+// Where no budget is given, most of the limit is left to activations.
+std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, Device device,
+                                          std::size_t limit, bool can_checkpoint) {
+  const std::size_t budget =
+      options.clipping.per_sample_grad_budget.value_or(automatic_grad_budget(device, limit / 4));
   std::vector<ClipStrategy> all = {{"one pass", ClipPasses::one, budget, 0, false},
                                    {"one pass", ClipPasses::one, budget, 0, true},
                                    {"one pass, nothing materialized", ClipPasses::one, 0, 1, false},
@@ -120,7 +123,8 @@ void set_rows(const PlannedParts& parts, std::int64_t rows) {
 }
 
 // Sets the clipper's passes, and the policy's activation checkpoints for that number of passes.
-void set_passes(const PlannedParts& parts, ClipPasses passes, std::size_t per_sample_grad_budget) {
+void set_passes(const PlannedParts& parts, ClipPasses passes,
+                std::optional<std::size_t> per_sample_grad_budget) {
   parts.clipper.set_passes(passes, per_sample_grad_budget);
   const std::optional<int> every = parts.options.memory.checkpoint;
   if (every) memory::set_checkpoints(parts.model, *every, backwards_of(passes));
@@ -139,6 +143,7 @@ MemoryPlanning::MemoryPlanning(const PlannedParts& parts)
 std::vector<memory::Strategy> MemoryPlanning::strategies(
     const memory::MemoryRequirement& requirement) {
   const bool can_checkpoint = memory::can_checkpoint(parts_.options.memory, parts_.model);
+  const Device device = memory::device_of(parts_.optimizer);
   std::vector<Dtype> precisions = {parts_.options.memory.precision.value_or(Dtype::f32)};
   // Rounding to 16 bits changes the gradients of all units. With rows_of_unit it is no option: what
   // fits the limit depends on the data, namely on the number of rows of the largest unit.
@@ -146,7 +151,8 @@ std::vector<memory::Strategy> MemoryPlanning::strategies(
     precisions.push_back(Dtype::bf16);
   std::vector<memory::Strategy> strategies;
   for (const Dtype precision : precisions) {
-    for (const ClipStrategy& clip : clip_strategies(parts_.options, can_checkpoint)) {
+    for (const ClipStrategy& clip :
+         clip_strategies(parts_.options, device, requirement.limit, can_checkpoint)) {
       const auto apply = [this, clip, precision, can_checkpoint]() -> memory::StrategyCost {
         set_passes(parts_, clip.passes, clip.per_sample_grad_budget);
         precision_ = precision;

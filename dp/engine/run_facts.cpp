@@ -94,7 +94,10 @@ void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptio
   facts.emplace_back("clipping rule",
                      fmt::format("{} gamma {}", name(clipping.rule.kind), clipping.rule.gamma));
   facts.emplace_back("norm_method", fmt::format("{}", static_cast<int>(clipping.norm_method)));
-  facts.emplace_back("per_sample_grad_budget", fmt::format("{}", clipping.per_sample_grad_budget));
+  facts.emplace_back("per_sample_grad_budget",
+                     clipping.per_sample_grad_budget
+                         ? fmt::format("{}", *clipping.per_sample_grad_budget)
+                         : "unset");
   facts.emplace_back(
       "passes", options.passes ? fmt::format("{}", static_cast<int>(*options.passes)) : "unset");
   if (const auto& adaptive = options.adaptive_clipping)

@@ -126,7 +126,8 @@ CostModel CpuBackend::costs(Dtype) const {
           .rows_flops = 60e9,
           .sum_flops = 100e9,
           .bytes = 15e9,
-          .shifted_adds = 4e9};
+          .shifted_adds = 4e9,
+          .term_sum_flops = 100e9};
 }
 
 void CpuBackend::row_dot(View a, View b, View y) {

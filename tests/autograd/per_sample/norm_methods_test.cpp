@@ -134,6 +134,17 @@ TEST_CASE("16-bit factors are kept if materialized gradients would take more mem
   CHECK(form(Dtype::bf16, 1024, NormMethod::automatic) == "dense");
 }
 
+TEST_CASE("a sum of single samples costs their materialization where no kernel avoids that") {
+  CostModel costs{.gram_flops = 1e12, .rows_flops = 1e12, .sum_flops = 2e12, .bytes = 1e12};
+  const auto times = [&](std::int64_t positions) {
+    return detail::expected_times(linear_use(2, positions, 64, 32), costs);
+  };
+  CHECK(times(16).term_sum == times(16).sum);  // two samples are one term
+  CHECK(times(17).term_sum == times(17).materialized_norm);
+  costs.term_sum_flops = 4e12;
+  CHECK(times(17).term_sum == Approx(times(17).sum / 2));
+}
+
 TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
   for (const auto& [positions, seeds] :
        {std::pair(64, 200), std::pair(256, 40), std::pair(1024, 8)}) {

@@ -149,7 +149,7 @@ struct Case {
   std::int64_t width = 4;
   std::int64_t positions = 1;
   std::int64_t side = 0;  // of images, if the layer is a convolution
-  std::size_t per_sample_grad_budget = ClipOptions{}.per_sample_grad_budget;
+  std::optional<std::size_t> per_sample_grad_budget = {};
   // Numbers in a row.
   std::int64_t size() const { return width * positions * std::max<std::int64_t>(1, side * side); }
 };
@@ -263,9 +263,9 @@ TEST_CASE(
   for (const Data data : all_data) {
     for (const auto& [side, width] :
          {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{12, 40}}) {
-      for (const std::size_t per_sample_grad_budget :
-           {ClipOptions{}.per_sample_grad_budget, std::size_t{0}}) {
-        CAPTURE(data, side, width, per_sample_grad_budget);
+      for (const std::optional<std::size_t> per_sample_grad_budget :
+           {std::optional<std::size_t>(), std::optional<std::size_t>(0)}) {
+        CAPTURE(data, side, width, per_sample_grad_budget.has_value());
         CHECK(moved({.data = data,
                      .width = width,
                      .side = side,
