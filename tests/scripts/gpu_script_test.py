@@ -14,6 +14,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).parent
 # One that tells the clocks goes on for ever.
 SMI = """case "$*" in *' -l 1') echo 1980 MHz; exec sleep 1000 ;; *compute_cap*) echo 9.0 ;; esac"""
+MEASURED = """echo '{"what": "add", "dtype": "f32", "microseconds": 10}'"""
 
 
 class Scripts(unittest.TestCase):
@@ -118,8 +119,9 @@ class Slot(Scripts):
         self.assertEqual(self.statuses()["gemm"], "passed")
 
     def test_the_archive_is_written_after_each_part(self):
-        self.program("bin/bench_gpu", f"tar xzOf '{self.archive}' ./steps.txt >'{self.folder}/seen'")
-        self.slot("tests", "bench", "60")
+        self.program("bin/bench_gpu", f"tar xzOf '{self.archive}' ./steps.txt >'{self.folder}/seen'\n" + MEASURED)
+        done = self.slot("tests", "bench", "60")
+        self.assertIn("| add | f32 | 10 |", done.stdout)
         self.assertIn("gemm passed", (self.folder / "seen").read_text())
         self.assertEqual(self.statuses()["bench"], "passed")
         with tarfile.open(self.archive) as archive:

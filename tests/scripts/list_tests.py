@@ -11,7 +11,7 @@ in a line of its own: // File tags: [gpu][sanitized]
   [gate], [nightly]  the suite; without one the case is in `quick`. Where it runs again, it is in the next suite
   [simd]             runs again with fewer of the processor's instructions
   [engine]           runs again on the portable engine
-  [gpu], [gpus]      runs again on a pretended GPU, on several
+  [gpu], [gpus]      runs again on a pretended GPU, on several; [gpu] on a real one, too (gpu_bundle.sh)
   [threads]          runs again with a wrong OMP_NUM_THREADS
   [random]           runs again with many more random cases
   [sanitized]        runs again with sanitizers in the library
