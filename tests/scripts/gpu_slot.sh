@@ -10,10 +10,10 @@
 #   sanitize    compute-sanitizer on private training and on noise
 #   bench       kernels
 #   small       steps of three networks in bf16, ordinary and private
-#   large       of all in bf16, of one in tf32 and f32, of some captured
+#   large       of all in bf16, of some captured, too
 #   profile     the time of each kernel in steps of four networks
 #   peers       PyTorch's kernels, and its and Opacus' steps in bf16
-#   precisions  steps of all networks in all precisions
+#   precisions  steps of all networks in tf32 and f32
 #   train       MNIST to epsilon 3, if its data came along
 #
 # RESULTS (/tmp/slot) is the folder of the logs, OUT (/tmp) that of slot.tar.gz. PYTHON (python3) has PyTorch.
@@ -124,11 +124,13 @@ small() { networks '(mnist 512|wrn16 256|gpt2-1024 8) bf16 '; }
 
 large() {
   networks ' bf16 '
-  networks 'gpt2-1024 8 '
   networks '(gpt2-1024 8|wrn16 256|resnet50-224 32) bf16 ' --capture
 }
 
-precisions() { networks .; }
+precisions() {
+  networks 'gpt2-1024 8 '
+  networks .
+}
 
 # Of ten steps and one before them; libkernel_times.so writes KERNEL_TIMES when the program ends.
 profile() {
