@@ -9,6 +9,7 @@
 #include "autograd/ops/loss/ctc.h"
 #include "autograd/ops/loss/element_losses.h"
 #include "autograd/ops/loss/losses.h"
+#include "autograd/ops/normalization.h"
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/resampling.h"
 #include "autograd/ops/sequence/attention.h"

@@ -13,8 +13,8 @@ namespace {
 const Op cast_op("cast", Op::Captures::shared, Op::Batchable::yes);
 
 // Products gain speed in 16 bits and accumulate in f32. Sums, powers, logarithms and similar
-// functions exceed the range or digits of 16 bits. Normalisation computes its statistics in double
-// and stores them in f32, so it may follow its input.
+// functions exceed the range or digits of 16 bits. Normalisation computes and keeps its statistics
+// in double, and scales and shifts in f32, so it may follow its input.
 const std::unordered_map<std::string_view, Width>& table() {
   using enum Width;
   static const std::unordered_map<std::string_view, Width> widths = {

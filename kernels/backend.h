@@ -30,6 +30,8 @@ struct ClipRule;
 struct FusedAttention;
 struct FusedAttentionGrad;
 struct LstmLayer;
+struct Normalization;
+struct NormalizationGrads;
 struct RoundedRows;
 struct RowNorms;
 struct UpdateArray;
@@ -143,11 +145,13 @@ class Backend {
                               const FusedAttentionGrad& /*grad*/) {
     return false;
   }
-  // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), f32 if x has 16 bits. With
-  // `centered` false the mean is not subtracted (root mean square).
-  virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;
-  // Row r of dy and dx belongs to row r mod rows of y and rstd.
-  virtual void normalize_grad(View y, View rstd, View dy, bool centered, View dx) = 0;
+  // y, and the statistics of its groups, from x (norm_formulas.h). x and y are [n, t, groups,
+  // channels, places] and lie alike within a block: row-major, or with channels side by side at
+  // each place. stats [n, t, groups, 2] f64, row-major in the last two: mean and rstd.
+  virtual void normalize(const Normalization& how, View x, View stats, View y) = 0;
+  // The gradients, from that of y. dy is not empty. dx may be dy; x and stats may repeat a sample.
+  virtual void normalize_grad(const Normalization& how, View x, View stats, View dy,
+                              const NormalizationGrads& grads) = 0;
 
   // Products. Views have rank 2 or 3 (a batch axis first; stride 0 repeats an operand over the
   // batch): c = a b + beta c, beta 0 or 1. a and b may have any strides; c is row-major in its last

@@ -13,6 +13,7 @@
 #include "kernels/host_device/attention_args.h"
 #include "kernels/host_device/class_targets.h"
 #include "kernels/host_device/lstm_layer.h"
+#include "kernels/host_device/norm_formulas.h"
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/host_device/term_bounds.h"
 
@@ -177,13 +178,13 @@ class ProfiledBackend : public Backend {
             [&] { done = inner_.attention_grad(a, grad); });
     return done;
   }
-  void normalize(View x, double eps, bool centered, View y, View rstd) override {
-    measure("normalize", count(x), {x, y, rstd},
-            [&] { inner_.normalize(x, eps, centered, y, rstd); });
+  void normalize(const Normalization& how, View x, View stats, View y) override {
+    measure("normalize", count(x), {x, stats, y}, [&] { inner_.normalize(how, x, stats, y); });
   }
-  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override {
-    measure("normalize_grad", count(dy), {y, rstd, dy, dx},
-            [&] { inner_.normalize_grad(y, rstd, dy, centered, dx); });
+  void normalize_grad(const Normalization& how, View x, View stats, View dy,
+                      const NormalizationGrads& grads) override {
+    measure("normalize_grad", count(dy), {x, stats, dy, grads.dx, grads.dweight, grads.dbias},
+            [&] { inner_.normalize_grad(how, x, stats, dy, grads); });
   }
   void gemm(View a, View b, double beta, View c) override {
     measure("gemm", gemm_flops(a, c), {a, b, c}, [&] { inner_.gemm(a, b, beta, c); });

@@ -2,25 +2,13 @@
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/linear.h"
+#include "autograd/ops/normalization.h"
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/shape_ops.h"
 
 namespace sotto::nn {
 
 namespace {
-
-// y weight + bias. Both have `shape` when they meet y: its last axes, or channels before trailing
-// axes.
-Var scale_and_shift(Var y, const ScaleShift& affine, const Shape& shape) {
-  for (const auto* part : {&affine.weight, &affine.bias}) {
-    check(!*part || (*part)->value().numel() == shape.numel(),
-          "normalisation: weight or bias of shape {} for an input of shape {}",
-          *part ? (*part)->shape() : Shape{}, y.shape());
-  }
-  if (affine.weight) y = mul(std::move(y), reshape(*affine.weight, shape));
-  if (affine.bias) y = add(std::move(y), reshape(*affine.bias, shape));
-  return y;
-}
 
 void check_last_axes(const char* op, const Var& x, const Shape& normalized) {
   const int lead = x.rank() - normalized.rank();
@@ -36,9 +24,7 @@ Var group_norm(const Var& x, std::int64_t groups, const ScaleShift& affine, doub
   check(x.rank() >= 2, "group_norm: input {} has no channels", x.shape());
   const std::int64_t c = x.shape()[1];
   check(groups >= 1 && c % groups == 0, "group_norm: {} groups of {} channels", groups, c);
-  Shape channels = Shape::filled(x.rank() - 1, 1);
-  channels[0] = c;
-  return scale_and_shift(normalize_groups(x, groups, eps), affine, channels);
+  return normalize_groups(x, groups, eps, affine);
 }
 
 Var instance_norm(const Var& x, const ScaleShift& affine, double eps) {
@@ -48,12 +34,12 @@ Var instance_norm(const Var& x, const ScaleShift& affine, double eps) {
 
 Var layer_norm(const Var& x, const Shape& normalized, const ScaleShift& affine, double eps) {
   check_last_axes("layer_norm", x, normalized);
-  return scale_and_shift(normalize(x, normalized.rank(), eps), affine, normalized);
+  return normalize(x, normalized.rank(), eps, true, affine);
 }
 
 Var rms_norm(const Var& x, const Shape& normalized, const ScaleShift& affine, double eps) {
   check_last_axes("rms_norm", x, normalized);
-  return scale_and_shift(normalize(x, normalized.rank(), eps, false), affine, normalized);
+  return normalize(x, normalized.rank(), eps, false, affine);
 }
 
 Var local_response_norm(const Var& x, std::int64_t size, double alpha, double beta, double k) {

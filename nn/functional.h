@@ -4,16 +4,11 @@
 
 #include <optional>
 
-#include "autograd/tape.h"
+#include "autograd/ops/normalization.h"
 
 namespace sotto::nn {
 
-// The affine map after normalisation, y = x weight + bias; both are optional and shared by all
-// samples.
-struct ScaleShift {
-  std::optional<Var> weight = {};  // scale
-  std::optional<Var> bias = {};    // shift
-};
+using sotto::ScaleShift;
 
 // (x - mean) / sqrt(variance + eps), with mean and variance over groups of c / groups adjacent
 // channels and all axes after them; x [n, c, ...], weight and bias [c] (Wu and He 2018). Throws

@@ -9,7 +9,6 @@
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/backend.h"
-#include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -21,7 +20,6 @@ const Op sum_op("sum", Op::Captures::shared, Op::Batchable::yes);
 const Op norm_op("norm", Op::Captures::shared);
 const Op softmax_op("softmax", Op::Captures::shared);
 const Op log_softmax_op("log_softmax", Op::Captures::shared);
-const Op normalize_op("normalize", Op::Captures::shared, Op::Batchable::yes);
 const Op map_axis_op("map_axis", Op::Captures::shared);
 
 bool contains(const Shape& axes, int axis) {
@@ -183,114 +181,6 @@ Var mean_per_sample(const Var& x) {
 Var softmax(const Var& x, int axis) { return softmax_rows(softmax_op, x, axis, false); }
 
 Var log_softmax(const Var& x, int axis) { return softmax_rows(log_softmax_op, x, axis, true); }
-
-Var normalize(const Var& x, int features, double eps, bool centered) {
-  check(features >= 1 && features <= x.rank(), "normalize: {} axes of {}", features, x.shape());
-  Shape touched;
-  std::int64_t width = 1;
-  for (int i = 1; i <= features; ++i) {
-    touched.push_back(-i);
-    width *= x.value().size(-i);
-  }
-  check(width > 0, "normalize: over no elements of {}", x.shape());
-  const SampleAxis samples = preserve_sample_axis(normalize_op, x, touched);
-  const Tensor rows = reshape(contiguous(x.value()), {x.value().numel() / width, width});
-  Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
-  Tensor rstd = Tensor::empty({rows.size(0), 1}, arithmetic_type(rows.dtype()), rows.device());
-  backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
-  return x.tape().record(
-      normalize_op, {x}, reshape(y, x.shape()), samples,
-      [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
-        // The gradients of several samples follow each other.
-        const Shape rows{dy.numel() / y.size(1), y.size(1)};
-        const Tensor dx = dy.contiguous() ? adjoint.in_place(dy)
-                                          : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-        backend(y.device())
-            .normalize_grad(y.view(), rstd.view(), reshape(contiguous(dy), rows).view(), centered,
-                            reshape(dx, rows).view());
-        adjoint.input(0, dx);
-      });
-}
-
-namespace {
-
-// Limit for the copies of samples, in bytes.
-constexpr std::int64_t cpu_chunk_bytes = std::int64_t{8} << 20;
-
-// Calls f(begin, end) for ranges of samples that cover x, a few samples at a time.
-template <class F>
-void for_each_chunk(const Tensor& x, F&& f) {
-  const std::int64_t n = x.size(0);
-  const std::int64_t each = static_cast<std::int64_t>(x.bytes()) / std::max<std::int64_t>(n, 1);
-  const std::int64_t step =
-      std::max<std::int64_t>(1, chunk_bytes(x.device(), cpu_chunk_bytes) / (each + 1));
-  for (std::int64_t at = 0; at < n; at += step) f(at, std::min(n, at + step));
-}
-
-// Images as groups of channels: rows [samples * groups, width].
-struct Groups {
-  std::int64_t groups, width;
-
-  // Samples begin .. end - 1 as row-major rows: a view if possible, else a copy.
-  Tensor rows(const Tensor& x, std::int64_t begin, std::int64_t end) const {
-    return contiguous(reshape(x.slice(0, begin, end), {(end - begin) * groups, -1}));
-  }
-  // Calls f(rows) to write these samples of y, through a copy if y is not row-major.
-  template <class F>
-  void write(const Tensor& y, std::int64_t begin, std::int64_t end, F&& f) const {
-    const Tensor part = y.slice(0, begin, end);
-    const Shape shape{(end - begin) * groups, width};
-    if (part.contiguous()) return f(*part.view_as(shape));
-    const Tensor copy = Tensor::empty(part.shape(), part.dtype(), part.device());
-    f(*copy.view_as(shape));
-    copy_into(copy, part);
-  }
-  void apply(const Tensor& x, double eps, const Tensor& y, const Tensor& rstd) const {
-    for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
-      const Tensor in = rows(x, begin, end), scales = rows(rstd, begin, end);
-      write(y, begin, end, [&](const Tensor& out) {
-        backend(y.device()).normalize(in.view(), eps, true, out.view(), scales.view());
-      });
-    });
-  }
-  void grad(const Tensor& y, const Tensor& rstd, const Tensor& dy, const Tensor& dx) const {
-    for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
-      const Tensor kept = rows(y, begin, end), scales = rows(rstd, begin, end);
-      const Tensor grads = rows(dy, begin, end);
-      write(dx, begin, end, [&](const Tensor& out) {
-        backend(y.device())
-            .normalize_grad(kept.view(), scales.view(), grads.view(), true, out.view());
-      });
-    });
-  }
-};
-
-}  // namespace
-
-Var normalize_groups(const Var& x, std::int64_t groups, double eps) {
-  check(x.rank() >= 2, "normalize_groups: input {} has no channels", x.shape());
-  const std::int64_t n = x.shape()[0], c = x.shape()[1];
-  check(groups >= 1 && c % groups == 0, "normalize_groups: {} groups of {} channels", groups, c);
-  Shape touched;
-  Groups of{groups, c / groups};
-  for (int axis = 1; axis < x.rank(); ++axis) {
-    touched.push_back(axis);
-    if (axis > 1) of.width *= x.shape()[axis];
-  }
-  check(of.width > 0, "normalize_groups: over no elements of {}", x.shape());
-  const SampleAxis samples = preserve_sample_axis(normalize_op, x, touched);
-  const Tensor y = empty_like(x.value());
-  const Tensor rstd = Tensor::empty({n, groups, 1}, arithmetic_type(x.dtype()), y.device());
-  of.apply(x.value(), eps, y, rstd);
-  return x.tape().record(
-      normalize_op, {x}, y, samples, [y, rstd, of](const Tensor& dy, Adjoint& adjoint) {
-        const Tensor dx = adjoint.in_place(dy);
-        if (adjoint.batch_dims() == 0) of.grad(y, rstd, dy, dx);
-        for (std::int64_t k = 0; adjoint.batch_dims() == 1 && k < dy.size(0); ++k)
-          of.grad(y, rstd, dy.select(0, k), dx.select(0, k));
-        adjoint.input(0, dx);
-      });
-}
 
 Var map_axis(const Var& x, int axis, const Tensor& matrix) {
   axis = normalize_axis("map_axis", axis, x.rank());

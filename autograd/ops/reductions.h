@@ -1,4 +1,4 @@
-// Sums and other reductions over axes, softmax and normalisation. An empty list of axes means all.
+// Sums and other reductions over axes, and softmax. An empty list of axes means all.
 // A reduction over the sample axis mixes samples, which a private tape refuses.
 #pragma once
 
@@ -30,13 +30,6 @@ Var mean_per_sample(const Var& x);  // the mean instead of the sum
 // exp(x) / sum exp(x) along one axis, and its logarithm.
 Var softmax(const Var& x, int axis = -1);
 Var log_softmax(const Var& x, int axis = -1);  // ln softmax(x), without overflow
-
-// (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased
-// variance. With `centered` false the mean is not subtracted.
-Var normalize(const Var& x, int features, double eps, bool centered = true);
-// normalize() over groups of c / groups neighbouring channels and all axes after them, for x [n, c,
-// ...] in any memory order. Throws unless groups divides c.
-Var normalize_groups(const Var& x, std::int64_t groups, double eps);
 
 // y[.., i, ..] = sum_j matrix[i, j] x[.., j, ..] along one axis, with a constant matrix [i, j].
 Var map_axis(const Var& x, int axis, const Tensor& matrix);

@@ -35,8 +35,9 @@ class CpuBackend : public Backend {
                           View dx) override;
   void masked_softmax(const AttentionMask& rule, View x, View y) override;
   void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) override;
-  void normalize(View x, double eps, bool centered, View y, View rstd) override;
-  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
+  void normalize(const Normalization& how, View x, View stats, View y) override;
+  void normalize_grad(const Normalization& how, View x, View stats, View dy,
+                      const NormalizationGrads& grads) override;
 
   void gemm(View a, View b, double beta, View c) override;
 

@@ -1,4 +1,4 @@
-// Softmax and normalisation by rows; sums over a row are computed in double.
+// Softmax and cross entropy by rows; sums over a row are computed in double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -247,42 +247,6 @@ void CpuBackend::score_weights_grad(const AttentionMask& rule, View w, View dw, 
     };
     for_rows_of(w, one, w.as<T>(), dw.as<acc_t<T>>(), dx.as<T>());
   });
-}
-
-void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd) {
-  for_each_row(
-      [eps, centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* a, T* b) {
-        using A = acc_t<T>;
-        const auto value = [a](std::int64_t i) { return static_cast<double>(A(a[i])); };
-        const double mean = centered ? sum_terms(k, value) / static_cast<double>(k) : 0;
-        const double square = sum_terms(k, [&](std::int64_t i) {
-          const double d = value(i) - mean;
-          return d * d;
-        });
-        const double r = 1 / std::sqrt(square / static_cast<double>(k) + eps);
-        rstd.as<A>()[row] = static_cast<A>(r);
-        for (std::int64_t i = 0; i < k; ++i) {
-          b[i] = T(static_cast<A>((static_cast<double>(A(a[i])) - mean) * r));
-        }
-      },
-      x, y);
-}
-
-// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term if not centered.
-void CpuBackend::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
-  for_each_row(
-      [centered, y, rstd]<class T>(std::int64_t row, std::int64_t k, const T* d, T* out) {
-        using A = acc_t<T>;
-        const std::int64_t of = row % rstd.numel();
-        const T* const p = y.as<T>() + of * k;
-        const auto value = [d](std::int64_t i) { return static_cast<double>(A(d[i])); };
-        const double count = static_cast<double>(k);
-        const A mean = centered ? static_cast<A>(sum_terms(k, value) / count) : A(0);
-        const A slope = static_cast<A>(dot(d, p, k) / count);
-        const A r = rstd.as<A>()[of];
-        for (std::int64_t i = 0; i < k; ++i) out[i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
-      },
-      dy, dx);
 }
 
 }  // namespace sotto

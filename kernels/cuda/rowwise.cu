@@ -1,4 +1,4 @@
-// Compiles softmax and normalisation for GPUs.
+// Compiles softmax for GPUs.
 #include "kernels/cuda/rowwise.h"
 
 #include "kernels/cuda/runtime/execution.cuh"
@@ -9,7 +9,5 @@ template void DeviceBackend<CudaExec>::softmax(View, bool, View);
 template void DeviceBackend<CudaExec>::softmax_grad(View, View, bool, View);
 template void DeviceBackend<CudaExec>::masked_softmax(const AttentionMask&, View, View);
 template void DeviceBackend<CudaExec>::score_weights_grad(const AttentionMask&, View, View, View);
-template void DeviceBackend<CudaExec>::normalize(View, double, bool, View, View);
-template void DeviceBackend<CudaExec>::normalize_grad(View, View, View, bool, View);
 
 }  // namespace sotto

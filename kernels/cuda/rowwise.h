@@ -1,4 +1,4 @@
-// Softmax and normalisation, one team of threads per row; sums over a row are computed in double.
+// Softmax, one team of threads per row; sums over a row are computed in double.
 #pragma once
 
 #include <algorithm>
@@ -171,63 +171,6 @@ struct ScoreGrad {
   }
 };
 
-template <class T>
-struct Normalize {
-  using A = acc_t<T>;
-  Row<T> row;
-  double eps;
-  bool centered;
-  const T* x;
-  T* y;
-  A* rstd;
-  template <class Team>
-  HD void operator()(const Team& team, std::int64_t index) const {
-    const T* const a = x + index * row.count;
-    const auto count = static_cast<double>(row.count);
-    const double mean = centered ? row.sum(
-                                       team, [](A v) { return v; }, a) /
-                                       count
-                                 : 0;
-    const auto deviation = [&](A v) { return static_cast<double>(v) - mean; };
-    const double square = row.sum(
-        team, [&](A v) { return deviation(v) * deviation(v); }, a);
-    const double r = 1 / std::sqrt(square / count + eps);
-    if (team.rank() == 0) rstd[index] = static_cast<A>(r);
-    row.map(
-        team, [&](A v) { return static_cast<A>(deviation(v) * r); }, y + index * row.count, a);
-  }
-};
-
-// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term if not centered.
-template <class T>
-struct NormalizeGrad {
-  using A = acc_t<T>;
-  Row<T> row;
-  bool centered;
-  std::int64_t rows;  // of y
-  const T *y, *dy;
-  const A* rstd;
-  T* dx;
-  template <class Team>
-  HD void operator()(const Team& team, std::int64_t index) const {
-    const std::int64_t of = index % rows;
-    const T *const p = y + of * row.count, *const d = dy + index * row.count;
-    const auto count = static_cast<double>(row.count);
-    const A mean = centered ? static_cast<A>(row.sum(
-                                                 team, [](A dv) { return dv; }, d) /
-                                             count)
-                            : A(0);
-    const auto product = [](A dv, A pv) {
-      return static_cast<double>(dv) * static_cast<double>(pv);
-    };
-    const A slope = static_cast<A>(row.sum(team, product, d, p) / count);
-    const A r = rstd[of];
-    row.map(
-        team, [&](A dv, A pv) { return r * (dv - mean - pv * slope); }, dx + index * row.count, d,
-        p);
-  }
-};
-
 // Calls call(std::type_identity<T>{}, rows, elements in a row), unless x is empty.
 template <class F>
 void with_rows(const View& x, F&& call) {
@@ -276,29 +219,6 @@ void DeviceBackend<Exec>::score_weights_grad(const AttentionMask& rule, View w, 
     const Row<T> row(keys, w.as<T>(), dw.as<A>(), dx.as<T>());
     exec.for_each_team(
         rows, keys, ScoreGrad<T>{row, rule.scale, rule.total, w.as<T>(), dw.as<A>(), dx.as<T>()});
-  });
-}
-
-template <class Exec>
-void DeviceBackend<Exec>::normalize(View x, double eps, bool centered, View y, View rstd) {
-  const Exec exec = execution("normalize", {&x, &y, &rstd});
-  with_rows(x, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
-    const Row<T> row(k, x.as<T>(), y.as<T>());
-    exec.for_each_team(rows, k,
-                       Normalize<T>{row, eps, centered, x.as<T>(), y.as<T>(), rstd.as<acc_t<T>>()});
-  });
-}
-
-template <class Exec>
-void DeviceBackend<Exec>::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
-  const Exec exec = execution("normalize_grad", {&y, &rstd, &dy, &dx});
-  with_rows(dy, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
-    Row<T> row(k, y.as<T>(), dy.as<T>(), dx.as<T>());
-    // A row of y that is not its row of dy may have packs at other places.
-    if (rows != rstd.numel()) row.aligned = row.packed;
-    exec.for_each_team(rows, k,
-                       NormalizeGrad<T>{row, centered, rstd.numel(), y.as<T>(), dy.as<T>(),
-                                        rstd.as<acc_t<T>>(), dx.as<T>()});
   });
 }
 

@@ -14,6 +14,7 @@
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/functors/functors.h"
+#include "kernels/host_device/norm_formulas.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
 #include "memory/captured_loss.h"
@@ -77,11 +78,13 @@ void streams(Dtype dtype) {
   report("add row", dtype, 2 * bytes, "GB/s", [&] { add(x, row); });
   report("sum of columns", dtype, bytes, "GB/s", [&] { sum(x, {0}); });
   report("sum of rows", dtype, bytes, "GB/s", [&] { sum(x, {1}); });
-  const Tensor y = empty_like(x), rstd = Tensor::empty({16384, 1}, dtype, gpu);
+  const Tensor y = empty_like(x);
   report("softmax", dtype, 2 * bytes, "GB/s",
          [&] { backend(gpu).softmax(x.view(), false, y.view()); });
+  const Tensor rows = reshape(x, {1, 16384, 1, 3072, 1}), to = reshape(y, rows.shape()),
+               stats = Tensor::empty({1, 16384, 1, 2, 1}, Dtype::f64, gpu);
   report("normalize", dtype, 2 * bytes, "GB/s",
-         [&] { backend(gpu).normalize(x.view(), 1e-5, true, y.view(), rstd.view()); });
+         [&] { backend(gpu).normalize({{.eps = 1e-5}}, rows.view(), stats.view(), to.view()); });
 }
 
 void convolution(Dtype dtype) {

@@ -28,7 +28,11 @@ ALLOWED = {
     "WeightedParts": LIMIT._replace(registers=84),
     "AddRoundedColumns": LIMIT._replace(registers=128),
     "DecideGroups": LIMIT._replace(registers=80, stack=128),
-    "Normalize": LIMIT._replace(stack=8, spills=32),
+    # 16-byte packs of two arrays, and their sums in f64.
+    "NormalizeGroup": LIMIT._replace(registers=80, stack=24, spills=48),
+    "SumPlaces": LIMIT._replace(registers=128),
+    "SumBlocks": LIMIT._replace(registers=128),
+    "MapPlaces": LIMIT._replace(registers=80),
     "UpdateEach": LIMIT._replace(stack=24),
     "Bernoulli": LIMIT._replace(stack=16),
     # Elementwise operations: sines and tangents of huge arguments.

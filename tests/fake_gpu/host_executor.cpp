@@ -18,6 +18,7 @@
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_elementwise.h"
 #include "kernels/cuda/cuda_lstm.h"
+#include "kernels/cuda/cuda_normalization.h"
 #include "kernels/cuda/cuda_per_sample.h"
 #include "kernels/cuda/index.h"
 #include "kernels/cuda/noisy_update.h"

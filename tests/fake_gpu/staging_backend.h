@@ -8,6 +8,7 @@
 #include "kernels/host_device/attention_args.h"
 #include "kernels/host_device/class_targets.h"
 #include "kernels/host_device/lstm_layer.h"
+#include "kernels/host_device/norm_formulas.h"
 #include "kernels/host_device/row_arrays.h"
 #include "kernels/host_device/term_bounds.h"
 
@@ -122,11 +123,15 @@ class StagedBackend final : public Backend {
     });
     return done;
   }
-  void normalize(View x, double eps, bool centered, View y, View rstd) override {
-    run([&](Stage& s) { on().normalize(s(x), eps, centered, s(y), s(rstd)); });
+  void normalize(const Normalization& how, View x, View stats, View y) override {
+    run([&](Stage& s) { on().normalize(staged(how, s), s(x), s(stats), s(y)); });
   }
-  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override {
-    run([&](Stage& s) { on().normalize_grad(s(y), s(rstd), s(dy), centered, s(dx)); });
+  void normalize_grad(const Normalization& how, View x, View stats, View dy,
+                      const NormalizationGrads& grads) override {
+    run([&](Stage& s) {
+      on().normalize_grad(staged(how, s), s(x), s(stats), s(dy),
+                          {s(grads.dx), s(grads.dweight), s(grads.dbias)});
+    });
   }
   void gemm(View a, View b, double beta, View c) override {
     run([&](Stage& s) { on().gemm(s(a), s(b), beta, s(c)); });
@@ -257,6 +262,9 @@ class StagedBackend final : public Backend {
   }
   static ClassTargets staged(const ClassTargets& x, Stage& s) {
     return {s(x.ids), s(x.weights), x.smoothing, x.ignored, x.z_loss};
+  }
+  static Normalization staged(const Normalization& x, Stage& s) {
+    return {x.rule, s(x.weight), s(x.bias)};
   }
   static LstmLayer staged(const LstmLayer& x, Stage& s) {
     return {s(x.gates), s(x.states), s(x.cells), s(x.tanh_cell), s(x.weight), s(x.bias), x.reverse};

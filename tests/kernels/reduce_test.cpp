@@ -249,40 +249,28 @@ TEST_CASE("the norm of a table's gradient with one row a sample counts equal ids
   }
 }
 
-TEST_CASE("softmax and normalisation of rows agree with their definitions", "[simd]") {
+TEST_CASE("softmax of rows agrees with its definition", "[simd]") {
   Random random(45);
   for (int i = 0; i < 200; ++i) {
     const Dtype dtype = float_dtypes[i % 4];
     const std::int64_t rows = between(random, 1, 5), k = between(random, 1, 40);
     const Tensor x = random_tensor(random, {rows, k}, {0, 1}, dtype);
     const std::vector<double> a = values(x);
-    std::vector<double> soft(a.size()), logs(a.size()), normal(a.size()), rms(a.size());
+    std::vector<double> soft(a.size()), logs(a.size());
     for (std::int64_t r = 0; r < rows; ++r) {
-      double total = 0, mean = 0, square = 0, variance = 0;
+      double total = 0;
       const auto at = [&](std::int64_t c) { return static_cast<std::size_t>(r * k + c); };
-      for (std::int64_t c = 0; c < k; ++c) {
-        total += std::exp(a[at(c)]);
-        mean += a[at(c)] / static_cast<double>(k);
-        square += a[at(c)] * a[at(c)] / static_cast<double>(k);
-      }
-      for (std::int64_t c = 0; c < k; ++c)
-        variance += std::pow(a[at(c)] - mean, 2) / static_cast<double>(k);
+      for (std::int64_t c = 0; c < k; ++c) total += std::exp(a[at(c)]);
       for (std::int64_t c = 0; c < k; ++c) {
         soft[at(c)] = std::exp(a[at(c)]) / total;
         logs[at(c)] = a[at(c)] - std::log(total);
-        normal[at(c)] = (a[at(c)] - mean) / std::sqrt(variance + 1e-3);
-        rms[at(c)] = a[at(c)] / std::sqrt(square + 1e-3);
       }
     }
-    const Tensor y = unwritten({rows, k}, dtype), rstd = unwritten({rows, 1}, dtype);
+    const Tensor y = unwritten({rows, k}, dtype);
     backend(cpu).softmax(x.view(), false, y.view());
     check_close(y, soft);
     backend(cpu).softmax(x.view(), true, y.view());
     check_close(y, logs);
-    backend(cpu).normalize(x.view(), 1e-3, true, y.view(), rstd.view());
-    check_close(y, normal);
-    backend(cpu).normalize(x.view(), 1e-3, false, y.view(), rstd.view());
-    check_close(y, rms);
   }
 }
 

@@ -161,6 +161,63 @@ void add_shape_cases(std::vector<OpCase>& cases) {
   }
 }
 
+namespace {
+
+// Adds to the arguments a weight and a bias, or one of them, of this shape; returns how to use
+// them.
+std::function<ScaleShift(const Vars&)> with_affine(PublicRandom& random, const Shape& shape,
+                                                   std::vector<OpInput>& inputs) {
+  const bool weight = !one_in(random, 4), bias = !weight || !one_in(random, 4);
+  if (weight) inputs.push_back(parameter(random, shape));
+  if (bias) inputs.push_back(parameter(random, shape));
+  return [=](const Vars& x) {
+    ScaleShift y;
+    if (weight) y.weight = x[1];
+    if (bias) y.bias = x.back();
+    return y;
+  };
+}
+
+Instance normalized_rows(PublicRandom& random, bool centered, bool affine) {
+  const int features = static_cast<int>(draw(random, 1, 2));
+  const Shape shape = random_shape(random, 4);
+  Shape last;
+  for (int i = 4 - features; i < 4; ++i) last.push_back(shape[i]);
+  std::vector<OpInput> inputs{random_input(random, shape, 4 - features)};
+  std::function<ScaleShift(const Vars&)> used = [](const Vars&) { return ScaleShift{}; };
+  if (affine) used = with_affine(random, last, inputs);
+  return {inputs,
+          [=](const Vars& x) { return normalize(x[0], features, 1e-2, centered, used(x)); }};
+}
+
+// [n, h, w, c], whose channels lie side by side, or [n, c, h, w].
+Instance normalized_groups(PublicRandom& random, bool affine) {
+  const std::int64_t groups = draw(random, 1, 2), c = 2 * groups;
+  const bool last = one_in(random, 2);
+  Shape shape = random_shape(random, 4);
+  shape[last ? 3 : 1] = c;
+  std::vector<OpInput> inputs{random_input(random, shape, 1)};
+  std::function<ScaleShift(const Vars&)> used = [](const Vars&) { return ScaleShift{}; };
+  if (affine) used = with_affine(random, {c}, inputs);
+  return {
+      inputs, [=](const Vars& x) {
+        return normalize_groups(last ? permute(x[0], {0, 3, 1, 2}) : x[0], groups, 1e-2, used(x));
+      }};
+}
+
+void add_normalization_cases(std::vector<OpCase>& cases) {
+  for (const bool affine : {false, true}) {
+    for (const bool centered : {true, false}) {
+      cases.push_back({"normalize", affine ? "last axes, scaled" : "last axes",
+                       [=](PublicRandom& r) { return normalized_rows(r, centered, affine); }});
+    }
+    cases.push_back({"normalize", affine ? "groups of channels, scaled" : "groups of channels",
+                     [=](PublicRandom& r) { return normalized_groups(r, affine); }});
+  }
+}
+
+}  // namespace
+
 void add_reduction_cases(std::vector<OpCase>& cases) {
   for (const bool keepdim : {false, true}) {
     cases.push_back(
@@ -195,23 +252,7 @@ void add_reduction_cases(std::vector<OpCase>& cases) {
       along("softmax", "any axis", [](const Var& x, int axis) { return softmax(x, axis); }));
   cases.push_back(along("log_softmax", "any axis",
                         [](const Var& x, int axis) { return log_softmax(x, axis); }));
-  for (const bool centered : {true, false}) {
-    cases.push_back(
-        {"normalize", "last axes", [centered](PublicRandom& random) {
-           const int features = static_cast<int>(draw(random, 1, 2));
-           return Instance{
-               {random_input(random, random_shape(random, 4), 4 - features)},
-               [=](const Vars& x) { return normalize(x[0], features, 1e-2, centered); }};
-         }});
-  }
-  cases.push_back({"normalize", "groups of channels", [](PublicRandom& random) {
-                     const std::int64_t groups = draw(random, 1, 2);
-                     Shape shape = random_shape(random, 4);
-                     shape[1] = 2 * groups;
-                     return Instance{{random_input(random, shape, 1)}, [=](const Vars& x) {
-                                       return normalize_groups(x[0], groups, 1e-2);
-                                     }};
-                   }});
+  add_normalization_cases(cases);
   cases.push_back(along("map_axis", "any axis", [](const Var& x, int axis) {
     PublicRandom matrix(7);
     return map_axis(x, axis, uniform_values(matrix, {3, x.value().size(axis)}));

@@ -58,8 +58,11 @@ class DeviceBackend : public Backend {
   void softmax_grad(View y, View dy, bool logarithm, View dx) override;
   void masked_softmax(const AttentionMask& rule, View x, View y) override;
   void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) override;
-  void normalize(View x, double eps, bool centered, View y, View rstd) override;
-  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
+
+  // cuda_normalization.h
+  void normalize(const Normalization& how, View x, View stats, View y) override;
+  void normalize_grad(const Normalization& how, View x, View stats, View dy,
+                      const NormalizationGrads& grads) override;
 
   // cross_entropy.h
   void cross_entropy(const ClassTargets& targets, View x, View y, View stats) override;

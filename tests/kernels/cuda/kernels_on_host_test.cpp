@@ -262,11 +262,9 @@ TEST_CASE("device code: reductions in parts, and of rows", "[gate]") {
   }
   for (int round = 0; round < 40; ++round) {
     const Dtype dtype = float_dtypes[round % 4];
-    const Dtype wide = arithmetic_type(dtype);
     const Shape shape{between(random, 0, 5), between(random, 1, 40)}, one{shape[0], 1};
     const auto row_major = [&] { return random_tensor(random, shape, {0, 1}, dtype); };
     const Tensor x = row_major(), dy = row_major(), y = row_major();
-    const Tensor rstd = random_tensor(random, one, {0, 1}, wide), ignored = unwritten(one, wide);
     check_on_devices(unwritten(one, Dtype::i64),
                      [&](Backend& b, const View& at) { b.argmax(x.view(), at); });
     for (const bool choice : {false, true}) {
@@ -274,16 +272,6 @@ TEST_CASE("device code: reductions in parts, and of rows", "[gate]") {
       check_rows([&](Backend& b, const View& to) { b.softmax(x.view(), choice, to); });
       check_rows(
           [&](Backend& b, const View& dx) { b.softmax_grad(y.view(), dy.view(), choice, dx); });
-      check_rows([&](Backend& b, const View& to) {
-        b.normalize(x.view(), 1e-3, choice, to, ignored.view());
-      });
-      check_on_devices(unwritten(one, wide), [&](Backend& b, const View& to) {
-        b.normalize(x.view(), 1e-3, choice, clone(y).view(), to);
-      });
-      const Tensor slopes = concat({dy, x, dy}, 0);  // of three samples that share y
-      check_on_devices(unwritten(slopes.shape(), dtype), [&](Backend& b, const View& dx) {
-        b.normalize_grad(y.view(), rstd.view(), slopes.view(), choice, dx);
-      });
     }
   }
 }
