@@ -130,6 +130,33 @@ TEST_CASE("normalisation and its gradients are those of the formula") {
   }
 }
 
+TEST_CASE("normalisation of many blocks is summed in parts, each sample as alone", "[gate]") {
+  Random random(93);
+  const Shape shapes[] = {{3, 200, 1, 512, 1}, {2, 2, 3, 40, 600}};
+  for (const Shape& shape : shapes) {
+    const Problem problem(random, Dtype::f32, shape, 0);
+    for_each_engine([&](Backend& engine) { check_on(engine, problem); });
+    const std::int64_t width = shape[2] * shape[3];
+    const auto gradients = [&](std::int64_t first, std::int64_t last) {
+      const Tensor x = problem.shared ? problem.x : problem.x.slice(0, first, last),
+                   dy = problem.dy.slice(0, first, last),
+                   stats = unwritten({x.size(0), shape[1], shape[2], 2, 1}, Dtype::f64),
+                   y = unwritten(x.shape(), problem.order(), Dtype::f32),
+                   rows = unwritten({2, last - first, width}, Dtype::f32);
+      Problem part = problem;
+      part.shape[0] = last - first;
+      backend(cpu).normalize(part.how(), x.view(), stats.view(), y.view());
+      backend(cpu).normalize_grad(part.how(), part.repeated(x.view()), part.repeated(stats.view()),
+                                  dy.view(),
+                                  {{}, rows.select(0, 0).view(), rows.select(0, 1).view()});
+      return rows;
+    };
+    const Tensor together = gradients(0, shape[0]);
+    for (std::int64_t n = 0; n < shape[0]; ++n)
+      CHECK(same_bits(gradients(n, n + 1), together.slice(1, n, n + 1)));
+  }
+}
+
 TEST_CASE("a mean far from zero takes no digits of the variance") {
   Random random(92);
   for (int round = 0; round < 8; ++round) {
