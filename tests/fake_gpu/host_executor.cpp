@@ -1,12 +1,10 @@
 #include "tests/fake_gpu/host_executor.h"
 
 #include <algorithm>
-#include <array>
-#include <barrier>
 #include <bit>
 #include <cstdlib>
 #include <memory>
-#include <thread>
+#include <set>
 #include <typeinfo>
 #include <vector>
 
@@ -29,6 +27,7 @@
 #include "kernels/cuda/unary.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
+#include "tests/fake_gpu/host_team.h"
 #include "tests/fake_gpu/shared_workspace.h"
 #include "tests/fake_gpu/tf32_factor.h"
 #include "tests/support/host_attention.h"
@@ -36,33 +35,6 @@
 namespace sotto {
 
 namespace {
-
-constexpr int team_size = 3;  // not a power of two, so that index arithmetic cannot rely on one
-
-struct Shared {
-  std::barrier<> barrier{team_size};
-  std::array<double, team_size> values;
-};
-
-class HostTeam {
- public:
-  HostTeam(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
-  int rank() const { return rank_; }
-  static constexpr int size() { return team_size; }
-  template <class F>
-  double fold(F f, double x) const {
-    shared_.values[static_cast<std::size_t>(rank_)] = x;
-    shared_.barrier.arrive_and_wait();
-    double sum = shared_.values[0];
-    for (int i = 1; i < team_size; ++i) sum = f(sum, shared_.values[static_cast<std::size_t>(i)]);
-    shared_.barrier.arrive_and_wait();
-    return sum;
-  }
-
- private:
-  Shared& shared_;
-  int rank_;
-};
 
 // The device's library, implemented by the CPU: convolutions with a fixed order of summation.
 class HostConvPlan final : public ConvPlan {
@@ -96,20 +68,6 @@ class HostConvPlan final : public ConvPlan {
   Backend& engine_;
   ConvProblem problem_;
 };
-
-void run_each(std::int64_t count, const auto& f) {
-  for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // in reverse: the order is unspecified
-}
-
-void run_team(std::int64_t count, const auto& f) {
-  Shared shared;
-  std::array<std::jthread, team_size> threads;
-  for (int rank = 0; rank < team_size; ++rank) {
-    threads[static_cast<std::size_t>(rank)] = std::jthread([&shared, &f, count, rank] {
-      for (std::int64_t i = 0; i < count; ++i) f(HostTeam(shared, rank), i);
-    });
-  }
-}
 
 double bytes_of(const View& x) {
   double elements = x.data ? 1 : 0;
@@ -330,6 +288,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
       recorded_work().push_back({.name = name});
       for (auto view = views.begin(); view != views.end(); ++view) {
         if (!read_before(views, view)) record(bytes_of(**view), 0, (*view)->dtype);
+        if (together_) counted_.insert((*view)->data);
       }
     }
     return HostExec(device_, products_, workspace_, on_call_ ? on_call_(views) : nullptr,
@@ -352,12 +311,17 @@ class HostBackend final : public DeviceBackend<HostExec> {
   }
   // Does with the views of a primitive what execution() does.
   template <class Call>
-  void with_views(const std::vector<View>& views, const Call& call) const {
+  void with_views(const std::vector<View>& views, const Call& call) {
     for (const View& view : views) {
       if (on_call_) on_call_({&view});
     }
+    together_ = true;
     call();
-    for (const View& view : views) record(bytes_of(view), 0, view.dtype);
+    for (const View& view : views) {
+      if (!counted_.contains(view.data)) record(bytes_of(view), 0, view.dtype);
+    }
+    together_ = false;
+    counted_.clear();
   }
 
   Device device_;
@@ -366,6 +330,9 @@ class HostBackend final : public DeviceBackend<HostExec> {
   OnCall on_call_;
   OnLaunch on_launch_;
   bool tf32_ = tf32_used();
+  // In dry runs: the views that were recorded of a call for several arrays together.
+  std::set<const void*> counted_;
+  bool together_ = false;
 };
 
 }  // namespace
