@@ -190,6 +190,15 @@ class Backend {
   // power of two; rows with w[n] == 0 are left out. x row-major [n, k], w f32 or f64, y f64. If
   // terms are below 2^51 spacings and sums below 2^53, y is exact in any order of summation.
   virtual void add_rounded(View x, View w, double spacing, View y) = 0;
+  // y[o,i] += sum_n round(w[n] sum_t b[n,t,o] a[n,t,i]) without writing the samples' products to
+  // memory: each is rounded as in add_rounded, as one term for every product_chain positions
+  // (gemm_blocking.h), and samples with w[n] == 0 are not read. b [n, t, o] and a [n, t, i] of one
+  // type, adjacent along the last axis; w [n] f64; y [o, i] f64; w and y row-major. Returns false,
+  // and does nothing, if the backend has no such kernel.
+  virtual bool add_rounded_products(View /*b*/, View /*a*/, View /*w*/, double /*spacing*/,
+                                    View /*y*/) {
+    return false;
+  }
   // Splits w[n] x[n,k] into two bf16 tensors whose sum approximates it (bf16_split.h); zeros where
   // w[n] is 0. x row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
   virtual void scale_to_bf16x2(View x, View w, View pieces) = 0;

@@ -215,6 +215,12 @@ class ProfiledBackend : public Backend {
   void add_rounded(View x, View w, double spacing, View y) override {
     measure("add_rounded", 2 * count(x), {x, w, y}, [&] { inner_.add_rounded(x, w, spacing, y); });
   }
+  bool add_rounded_products(View b, View a, View w, double spacing, View y) override {
+    bool done = false;
+    measure("add_rounded_products", 2 * count(b) * static_cast<double>(a.size[2]), {b, a, w, y},
+            [&] { done = inner_.add_rounded_products(b, a, w, spacing, y); });
+    return done;
+  }
   void scale_to_bf16x2(View x, View w, View pieces) override {
     measure("weighted_pieces", count(pieces), {x, w, pieces},
             [&] { inner_.scale_to_bf16x2(x, w, pieces); });

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/per_sample/rounded_products.h"
 #include "autograd/per_sample/weighted_sum.h"
 #include "autograd/per_sample/weighted_sum_bf16.h"
 #include "kernels/backend.h"
@@ -164,7 +165,11 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
   // The choice must not depend on the blocks of this batch: a sample that is alone in its block
   // must be the same term as in any other batch.
   const std::int64_t together = ends ? max_in_term(form, uses) : 1;
-  if (together == 1) return add_each(gradient, sum, weights);
+  if (together == 1) {
+    const auto* f = form.as<Outer>();
+    if (!f || !add_rounded_products(*f, sum, weights, uses)) add_each(gradient, sum, weights);
+    return;
+  }
   const std::vector<std::int64_t> blocks = ends(together);
   if (weights.device() != cpu && is_split_into_bf16(form))
     return add_split_blocks(gradient, sum, weights, blocks);

@@ -21,6 +21,8 @@ LIMIT = Resources(registers=64, stack=0, spills=0, shared=64)
 ALLOWED = {
     "ScoreWeights": LIMIT._replace(registers=100, stack=8),
     "GramDots": LIMIT._replace(registers=128),
+    # One block of 512 threads for each processor: 96 registers hold sums.
+    "RoundedProduct": Resources(registers=128, stack=24, spills=48, shared=49152),
     "ClipSample": LIMIT._replace(stack=16, spills=40),
     "BoundTerms": LIMIT._replace(registers=74),
     # Rows of columns that are read ahead, and a sum in f64 for each column.

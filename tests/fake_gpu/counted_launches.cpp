@@ -28,6 +28,11 @@ std::atomic<std::int64_t>& failing_launch() {
   return number;
 }
 
+std::atomic<bool>& skips_tiles() {
+  static std::atomic<bool> skips = false;
+  return skips;
+}
+
 FullLaunches& full_launches() {
   static FullLaunches full;
   return full;

@@ -29,6 +29,9 @@ namespace sotto {
 
 namespace {
 
+// What an H100 with 80 GB says that it has.
+constexpr std::int64_t h100_bytes = 85'000'000'000;
+
 // The index of the launch that is dropped from captured work; below 0: none.
 int lost_launch = -1;
 
@@ -169,7 +172,8 @@ class Runtime final : public CudaRuntime {
   Runtime() {
     for (int index = 0; index < static_cast<int>(gpus_wanted()); ++index) {
       gpus_.push_back(std::make_unique<Gpu>(index));
-      infos_.push_back({gpus_.back()->device, "pretended GPU", std::int64_t{1} << 36, "0.0"});
+      infos_.push_back({gpus_.back()->device, "pretended GPU",
+                        dry() ? h100_bytes : std::int64_t{1} << 36, "0.0"});
     }
   }
   const std::vector<DeviceInfo>& devices() const override { return infos_; }
@@ -302,6 +306,10 @@ extern "C" __attribute__((visibility("default"))) void sotto_pretended_fill(std:
                                                                             int times) {
   sotto::full_launches().first = first;
   sotto::full_launches().times = times;
+}
+
+extern "C" __attribute__((visibility("default"))) void sotto_pretended_skip_tiles(bool skip) {
+  sotto::skips_tiles() = skip;
 }
 
 extern "C" __attribute__((visibility("default"))) void sotto_pretended_fail(std::int64_t number) {

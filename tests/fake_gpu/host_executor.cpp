@@ -22,11 +22,13 @@
 #include "kernels/cuda/noisy_update.h"
 #include "kernels/cuda/pool.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/rounded_product.h"
 #include "kernels/cuda/rowwise.h"
 #include "kernels/cuda/runtime/gpu_costs.h"
 #include "kernels/cuda/unary.h"
 #include "kernels/host_device/fold_batch.h"
 #include "kernels/tf32.h"
+#include "tests/fake_gpu/host_block.h"
 #include "tests/fake_gpu/host_team.h"
 #include "tests/fake_gpu/shared_workspace.h"
 #include "tests/fake_gpu/tf32_factor.h"
@@ -153,6 +155,18 @@ class HostExec {
   void for_each_team(std::int64_t count, std::int64_t, const F& f) const {
     launch(typeid(F).name(), [f, count] { run_team(count, f); });
   }
+  template <class F>
+  void for_each_tile(std::int64_t count, const F& f) const {
+    const double samples = static_cast<double>(f.samples) * static_cast<double>(f.positions);
+    record(0, 2 * samples * static_cast<double>(f.b.columns) * static_cast<double>(f.a.columns),
+           dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(f.a.data)>>>());
+    launch(typeid(F).name(), [f, count] {
+      const auto shared = std::make_unique<typename F::Shared>();
+      if (skips_tiles()) return;
+      run_each(count, [&](std::int64_t i) { f(HostBlock<F::threads>(), *shared, i); });
+    });
+  }
+  static bool has_matrix_units() { return true; }
   void copy(const void* from, void* to, std::size_t bytes) const {
     launch("copy", [=] { std::memcpy(to, from, bytes); });
   }

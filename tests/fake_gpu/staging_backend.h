@@ -225,6 +225,11 @@ class StagedBackend final : public Backend {
   void conv_weight_norms(View dy, View x, const Window& window, View y) override {
     run([&](Stage& s) { on().conv_weight_norms(s(dy), s(x), window, s(y)); });
   }
+  bool add_rounded_products(View b, View a, View w, double spacing, View y) override {
+    bool done = false;
+    run([&](Stage& s) { done = on().add_rounded_products(s(b), s(a), s(w), spacing, s(y)); });
+    return done;
+  }
   bool conv_gram_norms(View dy, View x, const Window& window, View y) override {
     bool done = false;
     run([&](Stage& s) { done = on().conv_gram_norms(s(dy), s(x), window, s(y)); });

@@ -58,6 +58,13 @@ inline void fill_gpu(std::int64_t first, int times) {
   pretended<void(std::int64_t, int)>("sotto_pretended_fill")(first, times);
 }
 
+// Kernels of tiles do nothing from now on, or work again. Returns false without a fake GPU.
+inline bool skip_tiles(bool skip) {
+  auto* const skips = pretended<void(bool)>("sotto_pretended_skip_tiles");
+  if (skips) skips(skip);
+  return skips != nullptr;
+}
+
 // Makes launch number `number` since the process began fail with SystemFailure; below 0: none.
 inline void fail_launch(std::int64_t number) {
   pretended<void(std::int64_t)>("sotto_pretended_fail")(number);

@@ -8,6 +8,10 @@
 //   for_each_team(count, width, f)  f(team, i) for every i, by all threads of a team of about
 //                                   `width`; a team has rank(), size() and fold(f, x), which folds
 //                                   the threads' x in a fixed order and returns it to all threads
+//   for_each_tile(count, f)         f(block, shared, i) for every i < count, by blocks of
+//   F::threads
+//                                   threads with an F::Shared in common (rounded_product.h)
+//   has_matrix_units()              whether those blocks can load and multiply matrices
 //   copy(from, to, bytes), gemm(a, b, beta, c), device()
 //   bring(from, to, bytes)          a copy from the host; `from` may be reused when it returns
 //   scratch_bytes()                 limit of a primitive's scratch, if one sample needs no more
@@ -81,6 +85,9 @@ class DeviceBackend : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override;
   void add_rounded(View x, View w, double spacing, View y) override;
   void scale_to_bf16x2(View x, View w, View pieces) override;
+
+  // rounded_product.h
+  bool add_rounded_products(View b, View a, View w, double spacing, View y) override;
 
   // clip_terms.h
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/cudnn/cudnn_conv.h"
+#include "kernels/cuda/runtime/device_block.cuh"
 #include "kernels/cuda/runtime/device_state.h"
 
 namespace sotto {
@@ -71,6 +72,17 @@ class CudaExec {
         run_team<block><<<blocks(count, 1), block, 0, state_.stream()>>>(f, count);
       }
     });
+  }
+  template <class F>
+  void for_each_tile(std::int64_t count, const F& f) const {
+    launch([&] { run_tile<<<static_cast<unsigned>(count), F::threads, 0, state_.stream()>>>(f); });
+  }
+  bool has_matrix_units() const {
+    int device = 0, major = 0;
+    cuda_check(call_, "cudaGetDevice", cudaGetDevice(&device));
+    cuda_check(call_, "cudaDeviceGetAttribute",
+               cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major >= 8;
   }
   void copy(const void* from, void* to, std::size_t bytes) const {
     cuda_check(call_, "cudaMemcpyAsync",

@@ -3,6 +3,9 @@
 #include "dp/clipping/clip_options.h"
 
 #include "core/allocator/allocator.h"
+#include "dp/engine/engine.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/captured_setup.h"
 #include "tests/support/fake_gpu_counts.h"
 
@@ -54,5 +57,23 @@ TEST_CASE("a GPU's automatic budget is found once, within its limit, and a given
     CHECK(another.bytes({}, device) == gib / 4);
     allocator(device).set_limit(0);
     CHECK(GradBudget().bytes({}, device) > gib);
+  });
+}
+
+TEST_CASE("under a memory limit a GPU's automatic budget is an eighth of it") {
+  for_each_gpu([](Device device) {
+    constexpr std::int64_t samples = 6;
+    Setup s(device, samples);
+    PublicRandom random(8);
+    const std::vector<Tensor> batch = on_device(device, tensors(random_batch(samples, random)));
+    nn::Adam optimizer(s.model);
+    Ledger ledger;
+    Engine engine(s.model, optimizer, samples, ledger,
+                  {.noise_multiplier = 1, .logical_batch = samples, .memory = {.limit = gib}});
+    engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+      const Tensor ids = Tensor::from(std::vector(rows.begin(), rows.end()), {std::ssize(rows)});
+      return s.plain(tape, {gather(batch[0], ids, 0), gather(batch[1], ids, 0)});
+    });
+    CHECK(engine.clipper().options().per_sample_grad_budget == gib / 8);
   });
 }
