@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/functors/functors.h"
 #include "kernels/host_device/bf16_split.h"
+#include "kernels/host_device/row_arrays.h"
 #include "kernels/host_device/term_bounds.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -94,6 +95,20 @@ Tensor position_squares(const Tensor& x) {
   return reshape(squared_norms(reshape(x, {n * t, x.size(2)})), {n, t});
 }
 
+// The squared norms [n, t] of the rows of a and b, together.
+std::array<Tensor, 2> position_squares(const Outer& f) {
+  const Shape positions{f.a.size(0), f.a.size(1)};
+  const auto unwritten = [&] { return Tensor::empty(positions, Dtype::f64, f.a.device()); };
+  const Tensor a = unwritten(), b = f.squares.defined() ? f.squares : unwritten();
+  const auto norms = [](const Tensor& x, const Tensor& y) {
+    return RowNorms{flat(x).view(), reshape(y, {y.numel()}).view()};
+  };
+  std::vector<RowNorms> all{norms(f.a, a)};
+  if (!f.squares.defined()) all.push_back(norms(f.b, b));
+  if (a.numel() > 0) backend(f.a.device()).squared_row_norms(all);
+  return {a, b};
+}
+
 // The squared norms [n] of samples, as a column.
 View column(const Tensor& squares) { return squares.unsqueeze(1).view(); }
 
@@ -103,8 +118,7 @@ void write_term_bounds(const Form& form, double gram, const NormEstimate& y) {
   TermBounds bounds = sum_bounds(form);
   bounds.gram = gram;
   if (const auto* f = form.as<Outer>()) {
-    const Tensor a = position_squares(f->a),
-                 b = f->squares.defined() ? f->squares : position_squares(f->b);
+    const auto [a, b] = position_squares(*f);
     write(with_underflow(form, bounds), a.view(), b.view(), y);
   } else if (const auto* table = form.as<OneHot>()) {
     const Tensor b = position_squares(table->b);

@@ -33,12 +33,15 @@ class NormBatch {
   bool add(const ParameterNorms& parameter) {
     const std::vector<PerSampleGrad>& uses = *parameter.uses;
     const NormEstimate& y = parameter.terms;
-    if (uses.size() != 1 || uses[0].inherited().error_bounds.defined()) return false;
+    if (uses.size() != 1 || uses[0].inherited().squares.defined()) return false;
     const std::int64_t n = uses[0].samples();
+    const bool inherits = uses[0].inherited().error_bounds.defined();
     if (const Dense* f = only_materialized(uses)) {
       add_rows(rows_of(f->gradients, n), y.squares);
+      if (inherits) inherited_.push_back(parameter);
       return true;
     }
+    if (inherits) return false;
     const auto* f = uses[0].form_data().as<Outer>();
     if (!f || detail::rounds_once(uses[0])) return false;
     const Tensor a = position_squares(f->a),
@@ -59,6 +62,8 @@ class NormBatch {
                                    parameter.terms.squares);
     }
     if (!bounds_.empty()) there.term_bounds(bounds_);
+    for (const ParameterNorms& parameter : inherited_)
+      detail::write_rounding_bounds(*parameter.uses, parameter.terms);
   }
 
  private:
@@ -78,7 +83,7 @@ class NormBatch {
   NormMethod norm_method_;
   std::vector<RowNorms> rows_;
   std::vector<BoundedTerms> bounds_;
-  std::vector<ParameterNorms> products_;
+  std::vector<ParameterNorms> products_, inherited_;
   std::vector<Tensor> kept_;
 };
 
