@@ -79,9 +79,13 @@ Var bilinear(const Var& x1, const Var& x2, const Var& weight, const std::optiona
   return linear(flatten(products, -2, -1), flatten(weight, 1, 2), bias);
 }
 
-Var standardized_weight(const Var& w, double eps) {
+Var standardized_weight(const Var& w, double eps, const std::optional<Var>& gain) {
   check(w.rank() >= 2, "standardized_weight: weight {}", w.shape());
-  return normalize(w, w.rank() - 1, eps);
+  if (!gain) return normalize(w, w.rank() - 1, eps);
+  // Rows are channels of one image, each a group of its own.
+  Shape image = w.shape();
+  image.insert(0, 1);
+  return reshape(normalize_groups(reshape(w, image), w.shape()[0], eps, {*gain}), w.shape());
 }
 
 Var normalized_weight(const Var& v, const Var& g) {

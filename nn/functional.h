@@ -37,8 +37,9 @@ Var bilinear(const Var& x1, const Var& x2, const Var& weight,
 
 // Reparameterized weights: functions of shared weights, whose per-sample gradients stay exact.
 // (w - mean) / sqrt(variance + eps) over all axes but the first, with the biased variance (Qiao et
-// al. 2019).
-Var standardized_weight(const Var& w, double eps = 1e-5);
+// al. 2019), times gain, which has one element for each row of w.
+Var standardized_weight(const Var& w, double eps = 1e-5,
+                        const std::optional<Var>& gain = std::nullopt);
 // g v / |v| with the norm over all axes but the first; g has one element for each row of v
 // (Salimans and Kingma 2016).
 Var normalized_weight(const Var& v, const Var& g);

@@ -240,6 +240,22 @@ Var normalize(const Var& x, int features, double eps, bool centered, const Scale
   return normalized(x, layout, samples, {eps, centered}, affine);
 }
 
+namespace {
+
+// True if the channels of x [n, c, ...] lie inside of its places, in order. A sample alone, which
+// may have no gaps, has the same answer as beside others, and so its sums the same order.
+bool channels_inside(const Tensor& x) {
+  std::vector<std::int64_t> strides;
+  for (int axis = 2; axis < x.rank(); ++axis) {
+    if (x.size(axis) > 1) strides.push_back(x.strides()[axis]);
+  }
+  if (strides.empty() || x.size(1) <= 1) return false;
+  strides.push_back(x.strides()[1]);
+  return std::ranges::adjacent_find(strides, std::ranges::less_equal()) == strides.end();
+}
+
+}  // namespace
+
 Var normalize_groups(const Var& x, std::int64_t groups, double eps, const ScaleShift& affine) {
   check(x.rank() >= 2, "normalize_groups: input {} has no channels", x.shape());
   const std::int64_t n = x.shape()[0], c = x.shape()[1];
@@ -255,7 +271,7 @@ Var normalize_groups(const Var& x, std::int64_t groups, double eps, const ScaleS
     if (axis > 1) last.push_back(axis);
   }
   last.push_back(1);
-  layout.channels_last = !x.value().contiguous() && x.value().permute(last).contiguous();
+  layout.channels_last = channels_inside(x.value());
   if (layout.channels_last) layout.order = last;
   layout.by_sample = {n, 1, 1, 1};
   return normalized(x, layout, preserve_sample_axis(normalize_op, x, touched), {eps, true}, affine);

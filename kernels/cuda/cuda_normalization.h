@@ -211,7 +211,7 @@ void normalize_places(const Exec& exec, const Normalization& how, const View& x,
   const Channels<T, lanes> all(x);
   const NormSizes& sizes = all.sizes;
   const std::int64_t blocks = sizes.samples * sizes.blocks, width = sizes.channels();
-  const NormParts parts(sizes.places, blocks * width / lanes);
+  const NormParts parts(sizes.places, width);
   const Scratch<double> sums(exec.device(), blocks * parts.parts * 2 * width);
   exec.for_each(blocks * parts.parts * (width / lanes),
                 SumPlaces<T, lanes>{all, parts, how.rule.centered, StatsOf(stats), BlockStart(x),
@@ -277,7 +277,7 @@ void groups_grad(const Exec& exec, const Normalization& how, bool packs, const V
   A *const dweight = grads.dweight.as<A>(), *const dbias = grads.dbias.as<A>();
   if ((dweight || dbias) && sizes.places == 1) {
     with_lanes<T>(packs, [&]<int lanes>(auto, std::integral_constant<int, lanes>) {
-      const NormParts parts(sizes.blocks, sizes.samples * width / lanes);
+      const NormParts parts(sizes.blocks, width);
       const Scratch<double> sums(exec.device(), sizes.samples * parts.parts * 2 * width);
       exec.for_each(
           sizes.samples * parts.parts * (width / lanes),
@@ -312,7 +312,7 @@ void places_grad(const Exec& exec, const Normalization& how, const View& x, cons
   const Channels<T, lanes> all(dy);
   const NormSizes& sizes = all.sizes;
   const std::int64_t blocks = sizes.samples * sizes.blocks, width = sizes.channels();
-  const NormParts parts(sizes.places, blocks * width / lanes);
+  const NormParts parts(sizes.places, width);
   const Scratch<double> sums(exec.device(), blocks * parts.parts * 2 * width);
   exec.for_each(blocks * parts.parts * (width / lanes),
                 SumPlaces<T, lanes>{all, parts, how.rule.centered, StatsOf(stats), BlockStart(x),

@@ -81,17 +81,18 @@ struct Channels {
   HD std::int64_t group_of(std::int64_t channel) const { return sizes.by_group(channel).quotient; }
 };
 
-// The places of a block, or the blocks of a sample that have one place each, in parts.
+// The places of a block, or the blocks of a sample that have one place each, in parts. These depend
+// on neither the number of samples nor alignment, so that a sample has the bits that it has alone.
 struct NormParts {
   std::int64_t lines, parts;
   Divisor by_parts;
-  NormParts(std::int64_t lines, std::int64_t threads_of_part)
+  NormParts(std::int64_t lines, std::int64_t channels)
       : lines(lines),
-        parts(count_parts(lines, threads_of_part, max_threads_used, min_lines)),
+        parts(count_parts(lines, (channels + pack - 1) / pack, threads, min_lines)),
         by_parts(parts) {}
 
  private:
-  static constexpr std::int64_t max_threads_used = 1 << 16, min_lines = 16;
+  static constexpr std::int64_t pack = 8, threads = 1 << 10, min_lines = 64;
 };
 
 // sums[row, 2, channel] of pairs that add(pair, line, lane) adds for each line of a part.

@@ -40,9 +40,9 @@ class StandardizedConv final : public nn::Module {
     constexpr double min_variance = 1e-4;  // of the weights times the fan-in (De et al. 2022)
     Tape& tape = x.tape();
     const auto fan_in = static_cast<double>(nn::fans(inner_.weight->value.shape()).in);
-    const Var w = nn::standardized_weight(tape.use(*inner_.weight), min_variance / fan_in);
-    return conv(x, w * (tape.use(*gain_) * (1 / std::sqrt(fan_in))), tape.use(*inner_.bias),
-                inner_.options());
+    const Var w = nn::standardized_weight(tape.use(*inner_.weight), min_variance / fan_in,
+                                          tape.use(*gain_) * (1 / std::sqrt(fan_in)));
+    return conv(x, w, tape.use(*inner_.bias), inner_.options());
   }
   void visit(const nn::Visitor& visitor) override {
     inner_.visit(visitor);

@@ -264,7 +264,9 @@ const FuzzedOp structures[] = {
     {"bilinear", bilinear_of},
     {"standardized_weight",
      [](GraphStep& s) {
-       return nn::standardized_weight(s.parameter({2, s.draw(1, 3)}));
+       const Var w = s.parameter({2, s.draw(1, 3)});
+       if (s.draw(0, 1) == 0) return nn::standardized_weight(w);
+       return nn::standardized_weight(w, 1e-5, s.parameter({2, 1}));
      }},
     {"normalized_weight", [](GraphStep& s) {
        return nn::normalized_weight(s.parameter({2, s.size()}), s.parameter({2}));

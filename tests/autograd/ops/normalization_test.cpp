@@ -98,6 +98,34 @@ TEST_CASE("weights in f32 scale and shift activations of 16 bits") {
   }
 }
 
+TEST_CASE("a gain of standardised weights is a product within") {
+  Random random(85);
+  Parameter w(random_tensor(random, {4, 3, 2}, Dtype::f64)),
+      gain(random_tensor(random, {4, 1, 1}, Dtype::f64));
+  const Tensor x = random_tensor(random, {5, 6}, Dtype::f64);
+  std::vector<std::vector<double>> results;
+  for (const bool within : {false, true}) {
+    Tape tape;
+    const Var factor = 2.0 * tape.use(gain);
+    const Var y = within ? nn::standardized_weight(tape.use(w), 1e-3, factor)
+                         : nn::standardized_weight(tape.use(w), 1e-3) * factor;
+    PerSampleGradSink sink;
+    tape.backward(sum_per_sample(square(linear(tape.input(x), reshape(y, {4, 6})))), sink);
+    results.push_back(values(y.value()));
+    for (const Parameter* parameter : {&w, &gain}) {
+      for (const auto& [known, rows] : sink.all()) {
+        if (known == parameter) results.push_back(values(rows));
+      }
+    }
+  }
+  REQUIRE(results.size() == 6);
+  for (std::size_t i = 0; i < 3; ++i) {
+    REQUIRE(results[i].size() == results[i + 3].size());
+    for (std::size_t k = 0; k < results[i].size(); ++k)
+      CHECK(results[i][k] == Approx(results[i + 3][k]));
+  }
+}
+
 TEST_CASE("a weight that depends on samples scales after normalisation") {
   Random random(83);
   const Tensor x = random_tensor(random, {5, 4}, Dtype::f64),
@@ -113,6 +141,29 @@ TEST_CASE("a weight that depends on samples scales after normalisation") {
     results.insert(results.end(), {y.value(), tape.grad(in), tape.grad(weights)});
   }
   for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(results[i], results[i + 3]));
+}
+
+TEST_CASE("groups of a sample are summed in one order, alone and beside others") {
+  // Positions first, frames of clips, images in both orders: where the samples lie among the axes.
+  struct Layout {
+    Shape shape;
+    int samples;
+    Shape order;
+  };
+  const Layout layouts[] = {{{37, 3, 12}, 1, {1, 2, 0}},      {{37, 12, 3}, 2, {2, 1, 0}},
+                            {{3, 12, 5, 7}, 0, {0, 1, 2, 3}}, {{3, 5, 7, 12}, 0, {0, 3, 1, 2}},
+                            {{5, 3, 7, 12}, 1, {1, 3, 0, 2}}, {{5, 7, 12, 3}, 3, {3, 2, 0, 1}}};
+  for (const auto& [shape, samples, order] : layouts) {
+    CAPTURE(shape, samples);
+    Random random(84);
+    const Tensor all = contiguous(random_tensor(random, shape, Dtype::f64));
+    const auto first = [&](const Tensor& x) {
+      Tape tape;
+      const Var y = normalize_groups(permute(tape.input(x, samples), order), 3, 1e-5);
+      return values(contiguous(y.value().slice(0, 0, 1)));
+    };
+    CHECK(first(contiguous(all.slice(samples, 0, 1))) == first(all));
+  }
 }
 
 TEST_CASE("normalisation refuses weights of other sizes and types") {
