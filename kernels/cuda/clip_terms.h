@@ -236,6 +236,7 @@ void DeviceBackend<Exec>::squared_row_norms(std::span<const RowNorms> all) {
   std::vector<RowNorms> narrow, wide;
   for (const RowNorms& one : all) {
     const View& x = one.x;
+    if (x.size[0] == 0) continue;
     if (count_parts(x.size[1], x.size[0], busy_teams, team_work) > 1)
       row_dot(x, x, one.y);
     else

@@ -319,7 +319,10 @@ TEST_CASE("rows of several arrays have the norms, and the rounded sums, of one a
       sums.push_back({x.view(), k % 7 == 0 ? 0 : 0x1p-20, sum.view()});
       kept.insert(kept.end(), {x, norm, sum});
     }
+    const Tensor none = zeros({0, 7}), no_norms = Tensor::empty({0}, Dtype::f64);
+    norms.insert(norms.begin(), {none.view(), no_norms.view()});
     backend(cpu).squared_row_norms(norms);
+    norms.erase(norms.begin());
     backend(cpu).add_all_rounded(sums, w.view());
     for (std::size_t k = 0; k < norms.size(); ++k) {
       const Tensor norm = unwritten({samples}, Dtype::f64),
