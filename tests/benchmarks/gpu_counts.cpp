@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include <cxxabi.h>
 #include <nlohmann/json.hpp>
@@ -43,8 +44,9 @@ struct Card {
   double narrow, wide, bytes, processors;
 };
 constexpr double h100_processors = 132;
+constexpr Card h100{"H100", 989e12, 67e12, 3.35e12, h100_processors};
 constexpr Card cards[] = {{"A100", 312e12, 19.5e12, 2.04e12, 108},
-                          {"H100", 989e12, 67e12, 3.35e12, h100_processors},
+                          h100,
                           {"H200", 989e12, 67e12, 4.8e12, h100_processors}};
 // Assumed shares of the peaks, and seconds from one launch to the next.
 constexpr double products_reach = 0.6, memory_reach = 0.85, launch_seconds = 2.5e-6;
@@ -56,16 +58,15 @@ struct SlowKernel {
   double bytes, flops;
 };
 constexpr double unlimited = std::numeric_limits<double>::infinity();
-constexpr double column_sums = 0.76e12,  // one load of 2 bytes in flight in each thread
-    rounding_sums = 1.6e12,              // loads of 4 bytes, each behind that of a weight
-    strided_copies = 0.7e12,  // an element a thread, two to three divisions, one side uncoalesced
-    noise = 0.18e12,          // 0.75 ms for 2^24 draws: one lane of a warp decides for a group
+constexpr double read_twice = 1.7e12,  // x and its slopes are read twice, and are counted once
+    ragged_copies = 0.85e12,           // an element a thread, found by reciprocals
+    noise = 0.54e12,                   // 0.25 ms for 2^24 draws
     rounded_products_narrow = 250e12,  // of 16 bits, and of f32: as gpu_costs.h assumes
     rounded_products_wide = 25e12;
 constexpr SlowKernel slow_kernels[] = {
-    {"FoldColumns", column_sums, unlimited},
-    {"AddRoundedColumn", rounding_sums, unlimited},
-    {"StridedCopy", strided_copies, unlimited},
+    {"SumPlaces", read_twice, unlimited},
+    {"SumBlocks", read_twice, unlimited},
+    {"StridedCopy", ragged_copies, unlimited},
     {"DecideGroup", noise, unlimited},
     {"RoundedProduct<float>", unlimited, rounded_products_wide},
     {"RoundedProduct<sotto::", unlimited, rounded_products_narrow},
@@ -101,23 +102,20 @@ Rates rates_of(const Card& card, const PrimitiveWork& work) {
 
 // Each primitive takes as long as its operations or its bytes, whichever is longer, and no less
 // than its launches.
-double seconds_on(const Card& card, const std::vector<PrimitiveWork>& all) {
-  double seconds = 0;
-  for (const PrimitiveWork& work : all) {
-    const Rates rates = rates_of(card, work);
-    const double roof = std::max(work.flops / rates.flops, work.bytes / rates.bytes);
-    seconds += std::max(roof, launch_seconds * static_cast<double>(work.launches));
-  }
-  return seconds;
+double seconds_on(const Card& card, const PrimitiveWork& work) {
+  const Rates rates = rates_of(card, work);
+  const double roof = std::max(work.flops / rates.flops, work.bytes / rates.bytes);
+  return std::max(roof, launch_seconds * static_cast<double>(work.launches));
 }
 
-// The launches and GB of each primitive.
+// The launches, GB and milliseconds on an H100 of each primitive.
 json by_primitive(const std::vector<PrimitiveWork>& all) {
-  std::map<std::string, std::pair<std::int64_t, double>> sums;
+  std::map<std::string, std::tuple<std::int64_t, double, double>> sums;
   for (const PrimitiveWork& work : all) {
-    auto& [launches, gigabytes] = sums[work.name];
+    auto& [launches, gigabytes, milliseconds] = sums[work.name];
     launches += work.launches;
     gigabytes += work.bytes * 1e-9;
+    milliseconds += seconds_on(h100, work) * 1e3;
   }
   return sums;
 }
@@ -144,9 +142,13 @@ json counted(const std::function<void()>& step) {
   double bytes = 0;
   for (const PrimitiveWork& one : work) bytes += one.bytes;
   line["gigabytes"] = bytes * 1e-9;
-  line["launches_and_gigabytes_of"] = by_primitive(work);
+  line["launches_gigabytes_and_ms_of"] = by_primitive(work);
   line["launches_of"] = by_kernel(work);
-  for (const Card& card : cards) line["ms"][card.name] = seconds_on(card, work) * 1e3;
+  for (const Card& card : cards) {
+    double seconds = 0;
+    for (const PrimitiveWork& one : work) seconds += seconds_on(card, one);
+    line["ms"][card.name] = seconds * 1e3;
+  }
   return line;
 }
 

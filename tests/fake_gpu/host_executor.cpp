@@ -88,6 +88,21 @@ void record(double bytes, double flops, Dtype dtype) {
   if (flops > 0) work.narrow = size_of(dtype) == 2;
 }
 
+// The addresses of the views that the primitive at hand has.
+std::set<const void*>& viewed() {
+  thread_local std::set<const void*> addresses;
+  return addresses;
+}
+
+// Records what a product on scratch reads besides those views, and its result, which is read again.
+void record_scratch(const View& a, const View& b, const View& c) {
+  if (!dry()) return;
+  for (const View* x : {&a, &b}) {
+    if (viewed().insert(x->data).second) record(bytes_of(*x), 0, x->dtype);
+  }
+  record(2 * bytes_of(c), 0, c.dtype);
+}
+
 void record_product(const View& a, const View& c) {
   record(0, 2 * static_cast<double>(c.numel() * a.size[a.rank - 1]), a.dtype);
 }
@@ -182,7 +197,7 @@ class HostExec {
   }
   // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
-    record(bytes_of(a) + bytes_of(b) + bytes_of(c), 0, a.dtype);
+    record_scratch(a, b, c);
     product(a, b, beta, c, false);
   }
   void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
@@ -300,6 +315,8 @@ class HostBackend final : public DeviceBackend<HostExec> {
   HostExec execution(const char* name, Views views) override {
     if (dry()) {
       recorded_work().push_back({.name = name});
+      viewed().clear();
+      for (const View* view : views) viewed().insert(view->data);
       for (auto view = views.begin(); view != views.end(); ++view) {
         if (!read_before(views, view)) record(bytes_of(**view), 0, (*view)->dtype);
         if (together_) counted_.insert((*view)->data);

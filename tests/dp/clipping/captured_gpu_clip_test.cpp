@@ -312,8 +312,8 @@ TEST_CASE("a captured private step is few launches, and waits twice") {
       CHECK(counts.waits == expected.waits);
     };
     check_counts(false, false, {43, 1});
-    check_counts(false, true, {19, 1});
-    check_counts(true, false, {100, 2});
-    check_counts(true, true, {23, 2});
+    check_counts(false, true, {10, 1});
+    check_counts(true, false, {98, 2});
+    check_counts(true, true, {13, 2});
   });
 }
