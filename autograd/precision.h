@@ -49,6 +49,7 @@ void check_precision(const char* what, Dtype precision);
 // here. Trainable parameters only; none of them may change meanwhile.
 class CastsTogether {
  public:
+  // In the order in which a call converted them.
   using Parameters = std::vector<const Parameter*>;
   // `all` are the model's. `converted` are those that its call before converted on its own tape;
   // the destructor writes this call's.

@@ -27,6 +27,7 @@ struct Patches;
 
 // The expected times of each way, from the backend's constants.
 PerSampleTimes expected_times(const PerSampleGrad& f);
+// The same from these constants.
 PerSampleTimes expected_times(const PerSampleGrad& f, const CostModel& costs);
 // True if inner products of f and g are to be computed by Gram products of their factors.
 bool uses_gram_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method);

@@ -53,9 +53,10 @@ class ClipAccumulator {
   RoundedSum empty_sum(const Parameter& parameter, Device device) const;
   // Returns the parameter's sum, to be added to.
   RoundedSum sum_for(const Parameter& parameter);
+  // What becomes of the memory of sums that are added.
+  enum class Totals { given_up, overwritten };
   // Adds sums whose terms are rounded already, each of another parameter. If a parameter has no sum
   // yet, `totals`' becomes its sum, or a copy of it if the memory will be overwritten.
-  enum class Totals { given_up, overwritten };
   void add_sums(const Gradients& totals, Totals state = Totals::given_up);
   // The spacing of each group's sums.
   std::vector<double> spacings() const;

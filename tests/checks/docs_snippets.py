@@ -36,7 +36,7 @@ import tempfile
 MARKS = {"cpp": ("compile", "declare", "quote"), "sh": ("run", "parse"), "console": ("", "parse"), "text": ("", "output"),
          "json": ("",), "meson": ("",), "cmake": ("",)}
 # Programs that are not ours; of their arguments nothing is known here but Meson's own options.
-TOOLS = {"c++", "cd", "cmake", "git", "meson", "ninja", "pkg-config", "cat", "ls", "grep"}
+TOOLS = {"c++", "cat", "cd", "cmake", "git", "grep", "ls", "meson", "mkdir", "ninja", "pip", "pkg-config", "sh"}
 MESON_OPTIONS = {"buildtype", "optimization", "prefix", "b_sanitize", "b_lundef", "b_pch", "werror"}
 
 
