@@ -193,7 +193,7 @@ Tensor squared_image_norms(const Tensor& x) { return squared_norms(x.permute({0,
 bool has_f64_gram(const Form& form) {
   constexpr std::int64_t narrow = 128;
   const auto* f = form.as<Patches>();
-  if (!f || form.device() != cpu || form.dtype() != Dtype::f32) return false;
+  if (!f || form.dtype() != Dtype::f32) return false;
   const std::int64_t patch = f->x.size(1) * f->window.positions();
   return (patch + f->dy.size(1)) / f->window.groups <= narrow;
 }
