@@ -243,7 +243,7 @@ CastsTogether::~CastsTogether() {
   if (!known_.empty()) converted_ = std::move(wanted_);
 }
 
-// What the tape has converted already stays as it is, and is wanted.
+// Values that the tape has converted already stay as they are, and are wanted.
 void CastsTogether::convert_ahead(const std::unordered_set<const Parameter*>& all) {
   std::unordered_set<const Known*> on_tape;
   for (const Var& x : tape_.casts_) on_tape.insert(find(x.value()));

@@ -53,7 +53,7 @@ class ClipAccumulator {
   RoundedSum empty_sum(const Parameter& parameter, Device device) const;
   // Returns the parameter's sum, to be added to.
   RoundedSum sum_for(const Parameter& parameter);
-  // What becomes of the memory of sums that are added.
+  // The caller gives up the memory of added sums, or will overwrite it.
   enum class Totals { given_up, overwritten };
   // Adds sums whose terms are rounded already, each of another parameter. If a parameter has no sum
   // yet, `totals`' becomes its sum, or a copy of it if the memory will be overwritten.

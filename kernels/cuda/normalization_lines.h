@@ -251,7 +251,7 @@ HD double shift_off(const NormStats& stats) {
   return static_cast<double>(static_cast<A>(stats.mean)) - stats.mean;
 }
 
-// What dx needs of every group, from SumPlaces.
+// The slopes of every group, which dx needs, from the sums of SumPlaces.
 template <class A>
 struct FoldSlopes {
   NormSizes sizes;

@@ -1,4 +1,4 @@
-// What a pretended GPU is asked for, counted, and its launches that fail.
+// Counters of what a pretended GPU is asked for, and its launches that fail.
 #include <cstdlib>
 #include <string_view>
 

@@ -29,7 +29,7 @@ namespace sotto {
 
 namespace {
 
-// What an H100 with 80 GB says that it has.
+// The bytes that an H100 with 80 GB reports.
 constexpr std::int64_t h100_bytes = 85'000'000'000;
 
 // The index of the launch that is dropped from captured work; below 0: none.

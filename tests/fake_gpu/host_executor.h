@@ -43,7 +43,7 @@ std::vector<PrimitiveWork>& recorded_work();
 std::atomic<std::int64_t>& launches_at_once();
 // The index of the launch that fails; below 0: none.
 std::atomic<std::int64_t>& failing_launch();
-// Whether for_each_tile() does nothing, as a kernel that this GPU cannot run.
+// True if for_each_tile() does nothing, as a kernel that this GPU cannot run.
 std::atomic<bool>& skips_tiles();
 // How many launches find no memory for their code, from number `first` on.
 struct FullLaunches {

@@ -55,12 +55,6 @@ std::vector<double> step(nn::Module& model, Device device, const TapeOptions& op
   return all;
 }
 
-std::int64_t launches_of(const std::function<void()>& f) {
-  const std::int64_t before = pretended_counts()->launches;
-  f();
-  return pretended_counts()->launches - before;
-}
-
 void double_values(nn::Module& model) {
   for (const Parameter* parameter : model.parameters())
     copy_into(scale(parameter->value, 2), parameter->value);

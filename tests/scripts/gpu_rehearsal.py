@@ -173,8 +173,11 @@ def main(folder):
     if run(*ISOLATED, "true").returncode != 0:
         print("gpu_rehearsal.py: skipped: for want of root's rights or user namespaces")
         return 77
+    archive = pathlib.Path(folder) / "bundle.tar.gz"
+    if not archive.is_file() or not tarfile.is_tarfile(archive):
+        sys.exit(f"gpu_rehearsal.py: {archive} is no archive that gpu_bundle.sh has packed")
     with tempfile.TemporaryDirectory() as place:
-        rehearsal = Rehearsal(pathlib.Path(folder) / "bundle.tar.gz", pathlib.Path(place))
+        rehearsal = Rehearsal(archive, pathlib.Path(place))
         rehearsal.smoke()
         rehearsal.missing_library()
         rehearsal.all_parts()

@@ -125,6 +125,8 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    if len(sys.argv) != 2:
         sys.exit(__doc__)
+    if not (pathlib.Path(sys.argv[1]) / "steps.txt").is_file():
+        sys.exit(f"gpu_results.py: {sys.argv[1]} has no steps.txt of gpu_slot.sh")
     main(pathlib.Path(sys.argv[1]))

@@ -32,6 +32,14 @@ inline std::optional<PretendedCounts> pretended_counts() {
   return counts;
 }
 
+// The launches of work on the fake GPU.
+template <class F>
+std::int64_t launches_of(const F& work) {
+  const std::int64_t before = pretended_counts()->launches;
+  work();
+  return pretended_counts()->launches - before;
+}
+
 // Runs what the fake GPU was asked for, as if it were the fastest of all; nothing without one.
 inline void run_ahead(int gpu) {
   if (auto* const run = pretended<void(int)>("sotto_pretended_run")) run(gpu);

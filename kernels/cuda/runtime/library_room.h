@@ -9,7 +9,7 @@
 
 namespace sotto {
 
-// Whether the current GPU has less memory left than code may take.
+// The current GPU has less memory left than code may take.
 inline bool short_of_memory() {
   constexpr std::size_t enough = std::size_t{256} << 20;
   std::size_t left = 0, all = 0;

@@ -10,13 +10,6 @@ using namespace sotto;
 
 namespace {
 
-// The launches of work on the pretended GPU.
-std::int64_t launches_of(const std::function<void()>& work) {
-  const std::int64_t before = pretended_counts()->launches;
-  work();
-  return pretended_counts()->launches - before;
-}
-
 // The launches of going back through a layer with standardised weights.
 std::int64_t standardised_launches(Device device, std::int64_t samples) {
   Random random(81);
