@@ -1,5 +1,5 @@
 // Lists the devices of this machine, and says why no GPU is among them.
-#include <sotto/core/devices.h>
+#include "core/devices.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/threads/parallel.h>
+#include "core/threads/parallel.h"
 #include "samples/audit/options.h"
 #include "samples/audit/page.h"
 #include "samples/audit/run.h"

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/dp/ledger/ledger.h>
-#include <sotto/dp/ledger/ledger_text.h>
+#include "core/io/atomic_file.h"
+#include "dp/ledger/ledger.h"
+#include "dp/ledger/ledger_text.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include <sotto/core/device.h>
-#include <sotto/memory/planning/policy.h>
+#include "core/device.h"
+#include "memory/planning/policy.h"
 
 namespace sotto::audit {
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "dp/numerics/directed_rounding.h"
 #include "samples/report/charts.h"
 #include "samples/report/report_style.h"
 

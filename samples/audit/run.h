@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
-#include <sotto/dp/audit/audit.h>
-#include <sotto/dp/audit/clopper_pearson_audit.h>
-#include <sotto/nn/data/dataset.h>
+#include "dp/audit/audit.h"
+#include "dp/audit/clopper_pearson_audit.h"
+#include "nn/data/dataset.h"
 #include "samples/audit/options.h"
 
 namespace sotto::audit {

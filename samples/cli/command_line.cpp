@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include <sotto/core/devices.h>
-#include <sotto/core/error.h>
-#include <sotto/core/join.h>
+#include "core/devices.h"
+#include "core/error.h"
+#include "core/join.h"
 #include "samples/cli/cli11_options.h"
 #include "samples/cli/program.h"
 #include "samples/cli/renamed_options.h"

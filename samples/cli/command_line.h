@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <sotto/core/device.h>
-#include <sotto/memory/planning/policy.h>
+#include "core/device.h"
+#include "memory/planning/policy.h"
 
 namespace CLI {
 class App;

@@ -14,15 +14,15 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/allocator/memory_usage.h>
-#include <sotto/core/devices.h>
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/io/file_lock.h>
-#include <sotto/core/io/utf8.h>
-#include <sotto/core/join.h>
-#include <sotto/core/ranks/rank_failure.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/dp/clipping/clip_groups.h>
+#include "core/allocator/memory_usage.h"
+#include "core/devices.h"
+#include "core/io/atomic_file.h"
+#include "core/io/file_lock.h"
+#include "core/io/utf8.h"
+#include "core/join.h"
+#include "core/ranks/rank_failure.h"
+#include "core/threads/parallel.h"
+#include "dp/clipping/clip_groups.h"
 
 namespace sotto::samples {
 

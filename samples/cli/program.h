@@ -10,10 +10,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <sotto/core/allocator/memory_usage.h>
-#include <sotto/core/error.h>
-#include <sotto/core/io/file_place.h>
-#include <sotto/memory/planning/policy.h>
+#include "core/allocator/memory_usage.h"
+#include "core/error.h"
+#include "core/io/file_place.h"
+#include "memory/planning/policy.h"
 
 namespace sotto::samples {
 

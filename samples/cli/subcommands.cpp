@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include <sotto/core/io/utf8.h>
-#include <sotto/core/join.h>
+#include "core/io/utf8.h"
+#include "core/join.h"
 #include "samples/cli/program.h"
 
 namespace sotto::samples {

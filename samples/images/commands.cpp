@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/nn/data/images/encode_png.h>
-#include <sotto/nn/data/images/image_folder.h>
+#include "core/io/atomic_file.h"
+#include "core/threads/parallel.h"
+#include "nn/data/images/encode_png.h"
+#include "nn/data/images/image_folder.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/images/results.h"

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/safetensors.h>
-#include <sotto/core/io/xxh64.h>
+#include "core/error.h"
+#include "core/io/safetensors.h"
+#include "core/io/xxh64.h"
 
 namespace sotto::images {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sotto/core/half.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/nn/data/images/scattering.h>
+#include "core/half.h"
+#include "core/threads/parallel.h"
+#include "nn/data/images/scattering.h"
 #include "samples/images/shapes.h"
 
 namespace sotto::images {

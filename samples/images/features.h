@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <sotto/core/tensor.h>
+#include "core/tensor.h"
 #include "samples/images/picture_data.h"
 
 namespace sotto::images {

@@ -1,9 +1,9 @@
 #include "samples/images/image_network.h"
 
-#include <sotto/autograd/precision.h>
-#include <sotto/core/error.h>
-#include <sotto/nn/data/images/scattering.h>
-#include <sotto/nn/layers.h>
+#include "autograd/precision.h"
+#include "core/error.h"
+#include "nn/data/images/scattering.h"
+#include "nn/layers.h"
 #include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 

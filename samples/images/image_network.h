@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sotto/nn/module.h>
+#include "nn/module.h"
 #include "samples/images/features.h"
 
 namespace sotto::images {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/join.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "core/join.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/images/feature_cache.h"
 #include "samples/images/results.h"

@@ -4,11 +4,11 @@
 #include <array>
 #include <filesystem>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/utf8.h>
-#include <sotto/nn/data/idx.h>
-#include <sotto/nn/data/images/cifar.h>
-#include <sotto/nn/data/images/image_folder.h>
+#include "core/error.h"
+#include "core/io/utf8.h"
+#include "nn/data/idx.h"
+#include "nn/data/images/cifar.h"
+#include "nn/data/images/image_folder.h"
 #include "samples/cli/program.h"
 
 namespace sotto::images {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <sotto/nn/data/dataset.h>
+#include "nn/data/dataset.h"
 
 namespace sotto::images {
 

@@ -5,14 +5,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/autograd/ops/reductions.h>
-#include <sotto/autograd/tape.h>
-#include <sotto/core/error.h>
-#include <sotto/core/io/safetensors.h>
-#include <sotto/nn/functional.h>
-#include <sotto/nn/metrics.h>
-#include <sotto/nn/predict.h>
-#include <sotto/nn/state.h>
+#include "autograd/ops/reductions.h"
+#include "autograd/tape.h"
+#include "core/error.h"
+#include "core/io/safetensors.h"
+#include "nn/functional.h"
+#include "nn/metrics.h"
+#include "nn/predict.h"
+#include "nn/state.h"
 #include "samples/report/results.h"
 #include "samples/training/model_file.h"
 

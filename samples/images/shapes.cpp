@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include <sotto/core/random/philox.h>
-#include <sotto/core/threads/parallel.h>
+#include "core/random/philox.h"
+#include "core/threads/parallel.h"
 
 namespace sotto::images {
 

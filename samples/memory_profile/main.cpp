@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/threads/parallel.h>
+#include "core/threads/parallel.h"
 #include "samples/cli/program.h"
 #include "samples/memory_profile/options.h"
 #include "samples/memory_profile/page.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/devices.h>
+#include "core/devices.h"
 #include "samples/report/band_chart.h"
 #include "samples/report/charts.h"
 #include "samples/report/report_style.h"

@@ -3,10 +3,10 @@
 #include <memory>
 #include <numeric>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/dp/engine/engine.h>
-#include <sotto/memory/accumulation.h>
-#include <sotto/nn/data/batch_loader.h>
+#include "autograd/ops.h"
+#include "dp/engine/engine.h"
+#include "memory/accumulation.h"
+#include "nn/data/batch_loader.h"
 #include "samples/models/registry.h"
 
 namespace sotto::memory_profile {

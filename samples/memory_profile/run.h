@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <sotto/memory/planning/planner.h>
-#include <sotto/memory/profiling/timeline.h>
+#include "memory/planning/planner.h"
+#include "memory/profiling/timeline.h"
 #include "samples/memory_profile/options.h"
 
 namespace sotto::memory_profile {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/memory/planning/policy.h>
+#include "memory/planning/policy.h"
 #include "samples/report/curve_chart.h"
 #include "samples/report/report_style.h"
 

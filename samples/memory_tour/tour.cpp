@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/nn/init.h>
-#include <sotto/nn/layers.h>
+#include "autograd/ops.h"
+#include "nn/init.h"
+#include "nn/layers.h"
 #include "samples/models/step_bytes.h"
 
 namespace sotto::memory_tour {

@@ -1,10 +1,10 @@
 #include "samples/mnist/digits_task.h"
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/nn/data/digits.h>
-#include <sotto/nn/data/idx.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "core/threads/parallel.h"
+#include "nn/data/digits.h"
+#include "nn/data/idx.h"
+#include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/models/models.h"
 

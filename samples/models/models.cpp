@@ -1,8 +1,8 @@
 #include "samples/models/models.h"
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/random/philox.h>
-#include <sotto/nn/init.h>
+#include "autograd/ops.h"
+#include "core/random/philox.h"
+#include "nn/init.h"
 
 namespace sotto::models {
 

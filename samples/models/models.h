@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sotto/nn/layers.h>
+#include "nn/layers.h"
 
 namespace sotto::models {
 

@@ -1,9 +1,9 @@
 #include "samples/models/registry.h"
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/join.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/nn/init.h>
+#include "autograd/ops.h"
+#include "core/join.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/init.h"
 #include "samples/models/models.h"
 #include "samples/models/resnet.h"
 #include "samples/models/workloads.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <sotto/nn/layers.h>
+#include "nn/layers.h"
 
 namespace sotto::models {
 

@@ -1,6 +1,6 @@
 #include "samples/models/resnet.h"
 
-#include <sotto/autograd/ops.h>
+#include "autograd/ops.h"
 
 namespace sotto::models {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include <sotto/nn/layers.h>
+#include "nn/layers.h"
 
 namespace sotto::models {
 

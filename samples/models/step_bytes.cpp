@@ -1,12 +1,12 @@
 #include "samples/models/step_bytes.h"
 
-#include <sotto/core/allocator/allocator.h>
-#include <sotto/dp/clipping/clip_groups.h>
-#include <sotto/dp/clipping/clipper.h>
-#include <sotto/dp/noise/gaussian_mechanism.h>
-#include <sotto/dp/sampling/sampler.h>
-#include <sotto/memory/checkpointing/model_checkpoints.h>
-#include <sotto/nn/optim/update_sink.h>
+#include "core/allocator/allocator.h"
+#include "dp/clipping/clip_groups.h"
+#include "dp/clipping/clipper.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/sampler.h"
+#include "memory/checkpointing/model_checkpoints.h"
+#include "nn/optim/update_sink.h"
 
 namespace sotto::models {
 

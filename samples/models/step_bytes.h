@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <sotto/memory/profiling/phase_profiler.h>
-#include <sotto/nn/optim/optimizer.h>
+#include "memory/profiling/phase_profiler.h"
+#include "nn/optim/optimizer.h"
 
 namespace sotto::models {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <optional>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/nn/functional.h>
-#include <sotto/nn/init.h>
+#include "autograd/ops.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/functional.h"
+#include "nn/init.h"
 #include "samples/models/resnet.h"
 
 namespace sotto::models {

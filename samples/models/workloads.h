@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include <sotto/nn/layers.h>
+#include "nn/layers.h"
 
 namespace sotto::models {
 

@@ -7,16 +7,16 @@
 #include <memory>
 #include <numeric>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/dp/accounting/accountant.h>
-#include <sotto/dp/accounting/calibration.h>
-#include <sotto/dp/accounting/gdp.h>
-#include <sotto/dp/accounting/make_accountant.h>
-#include <sotto/dp/accounting/pld/pld_accountant.h>
-#include <sotto/dp/accounting/selection_cost.h>
-#include <sotto/dp/accounting/truncation.h>
-#include <sotto/dp/ledger/ledger_text.h>
+#include "core/error.h"
+#include "core/io/atomic_file.h"
+#include "dp/accounting/accountant.h"
+#include "dp/accounting/calibration.h"
+#include "dp/accounting/gdp.h"
+#include "dp/accounting/make_accountant.h"
+#include "dp/accounting/pld/pld_accountant.h"
+#include "dp/accounting/selection_cost.h"
+#include "dp/accounting/truncation.h"
+#include "dp/ledger/ledger_text.h"
 
 namespace sotto::budget {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <sotto/dp/event.h>
-#include <sotto/dp/ledger/ledger_contents.h>
+#include "dp/event.h"
+#include "dp/ledger/ledger_contents.h"
 #include "samples/privacy_budget/training_phases.h"
 
 namespace sotto::budget {

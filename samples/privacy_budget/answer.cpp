@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/io/utf8.h>
+#include "core/io/utf8.h"
 
 #include "samples/report/charts.h"
 #include "samples/report/report_style.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "dp/numerics/directed_rounding.h"
 
 namespace sotto::budget {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "dp/numerics/directed_rounding.h"
 
 namespace sotto::budget {
 

@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/io/utf8.h>
-#include <sotto/dp/ledger/ledger_branches.h>
-#include <sotto/dp/ledger/ledger_text.h>
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "core/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/utf8.h"
+#include "dp/ledger/ledger_branches.h"
+#include "dp/ledger/ledger_text.h"
+#include "dp/numerics/directed_rounding.h"
 #include "samples/privacy_budget/commands.h"
 #include "samples/report/charts.h"
 

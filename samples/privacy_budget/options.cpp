@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include <sotto/core/join.h>
+#include "core/join.h"
 #include "samples/cli/cli11_options.h"
 #include "samples/cli/program.h"
 

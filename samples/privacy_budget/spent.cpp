@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/error.h>
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "core/error.h"
+#include "dp/numerics/directed_rounding.h"
 #include "samples/privacy_budget/commands.h"
 #include "samples/report/charts.h"
 

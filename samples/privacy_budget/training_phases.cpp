@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
-#include <sotto/core/error.h>
-#include <sotto/core/join.h>
-#include <sotto/dp/numerics/binomial_tail.h>
+#include "core/error.h"
+#include "core/join.h"
+#include "dp/numerics/binomial_tail.h"
 #include "samples/cli/program.h"
 #include "samples/cli/renamed_options.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <sotto/dp/event.h>
+#include "dp/event.h"
 
 namespace sotto::budget {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/error.h>
+#include "core/error.h"
 #include "samples/report/svg.h"
 
 namespace sotto {

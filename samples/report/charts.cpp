@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/utf8.h>
+#include "core/error.h"
+#include "core/io/utf8.h"
 #include "samples/report/svg.h"
 
 namespace sotto {

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/error.h>
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "core/error.h"
+#include "dp/numerics/directed_rounding.h"
 #include "samples/report/charts.h"
 #include "samples/report/picture_grid.h"
 #include "samples/report/report_style.h"

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <sotto/dp/engine/privacy_statement.h>
+#include "dp/engine/privacy_statement.h"
 
 namespace sotto {
 

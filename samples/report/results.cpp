@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/autograd/tape.h>
-#include <sotto/nn/data/images/encode_png.h>
-#include <sotto/nn/metrics.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "nn/data/images/encode_png.h"
+#include "nn/metrics.h"
+#include "nn/predict.h"
 #include "samples/cli/program.h"
 
 namespace sotto::samples {

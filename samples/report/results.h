@@ -6,8 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <sotto/core/tensor.h>
-#include <sotto/nn/data/dataset.h>
+#include "core/tensor.h"
+#include "nn/data/dataset.h"
 #include "samples/report/report.h"
 
 namespace sotto::samples {

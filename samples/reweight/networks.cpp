@@ -1,7 +1,7 @@
 #include "samples/reweight/networks.h"
 
-#include <sotto/core/error.h>
-#include <sotto/nn/layers.h>
+#include "core/error.h"
+#include "nn/layers.h"
 
 namespace sotto::reweight {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <functional>
 
-#include <sotto/core/error.h>
-#include <sotto/dp/clipping/clip_groups.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/nn/data/digits.h>
-#include <sotto/nn/predict.h>
+#include "core/error.h"
+#include "dp/clipping/clip_groups.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/data/digits.h"
+#include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/images/picture_data.h"
 #include "samples/mnist/digits_task.h"

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <unordered_set>
 
-#include <sotto/core/error.h>
-#include <sotto/core/random/philox.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
+#include "core/error.h"
+#include "core/random/philox.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::reweight {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <sotto/nn/data/dataset.h>
+#include "nn/data/dataset.h"
 
 namespace sotto::reweight {
 

@@ -5,13 +5,13 @@
 #include <functional>
 #include <numeric>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/autograd/sink.h>
-#include <sotto/core/join.h>
-#include <sotto/dp/clipping/sample_values.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/memory/physical_batches.h>
-#include <sotto/multilevel/gradient_vectors.h>
+#include "autograd/ops.h"
+#include "autograd/sink.h"
+#include "core/join.h"
+#include "dp/clipping/sample_values.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/physical_batches.h"
+#include "multilevel/gradient_vectors.h"
 
 namespace sotto::reweight {
 

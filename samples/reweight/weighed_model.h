@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <sotto/dp/clipping/clipper.h>
-#include <sotto/nn/data/dataset.h>
-#include <sotto/nn/layers.h>
+#include "dp/clipping/clipper.h"
+#include "nn/data/dataset.h"
+#include "nn/layers.h"
 
 namespace sotto::reweight {
 

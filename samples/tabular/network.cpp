@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/error.h>
-#include <sotto/nn/layers.h>
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "nn/layers.h"
 
 namespace sotto::tabular {
 

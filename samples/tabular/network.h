@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <sotto/dp/engine/standardize.h>
-#include <sotto/nn/data/dataset.h>
-#include <sotto/nn/data/tables/table_schema.h>
-#include <sotto/nn/module_of.h>
+#include "dp/engine/standardize.h"
+#include "nn/data/dataset.h"
+#include "nn/data/tables/table_schema.h"
+#include "nn/module_of.h"
 
 namespace sotto::tabular {
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/random/philox.h>
+#include "core/random/philox.h"
 
 namespace sotto::tabular {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include <sotto/nn/data/tables/table_schema.h>
+#include "nn/data/tables/table_schema.h"
 
 namespace sotto::tabular {
 

@@ -5,14 +5,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/autograd/ops/reductions.h>
-#include <sotto/autograd/tape.h>
-#include <sotto/core/error.h>
-#include <sotto/dp/ledger/ledger_contents.h>
-#include <sotto/nn/functional.h>
-#include <sotto/nn/metrics.h>
-#include <sotto/nn/predict.h>
-#include <sotto/nn/state.h>
+#include "autograd/ops/reductions.h"
+#include "autograd/tape.h"
+#include "core/error.h"
+#include "dp/ledger/ledger_contents.h"
+#include "nn/functional.h"
+#include "nn/metrics.h"
+#include "nn/predict.h"
+#include "nn/state.h"
 #include "samples/report/results.h"
 #include "samples/tabular/tabular_task.h"
 #include "samples/training/evaluation.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <sotto/nn/data/tables/table_schema.h>
+#include "nn/data/tables/table_schema.h"
 #include "samples/report/report.h"
 #include "samples/tabular/network.h"
 

@@ -5,11 +5,11 @@
 #include <limits>
 #include <sstream>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/join.h>
-#include <sotto/nn/data/tables/table_reader.h>
-#include <sotto/nn/metrics.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "core/join.h"
+#include "nn/data/tables/table_reader.h"
+#include "nn/metrics.h"
+#include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/report/report.h"
 #include "samples/tabular/people.h"

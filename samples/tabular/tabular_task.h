@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include <sotto/nn/data/tables/table_schema.h>
+#include "nn/data/tables/table_schema.h"
 #include "samples/tabular/network.h"
 #include "samples/training/task.h"
 

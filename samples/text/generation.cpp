@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/error.h>
-#include <sotto/core/io/utf8.h>
-#include <sotto/core/random/philox.h>
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "core/io/utf8.h"
+#include "core/random/philox.h"
 
 namespace sotto::text {
 

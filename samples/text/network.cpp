@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/error.h>
-#include <sotto/nn/layers.h>
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "nn/layers.h"
 #include "samples/text/trigram.h"
 
 namespace sotto::text {

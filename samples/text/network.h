@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <sotto/nn/data/dataset.h>
-#include <sotto/nn/module_of.h>
+#include "nn/data/dataset.h"
+#include "nn/module_of.h"
 
 namespace sotto::text {
 

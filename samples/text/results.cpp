@@ -4,10 +4,10 @@
 #include <cmath>
 #include <iterator>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/error.h>
-#include <sotto/nn/metrics.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "nn/metrics.h"
+#include "nn/predict.h"
 #include "samples/report/results.h"
 #include "samples/training/evaluation.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/random/philox.h>
+#include "core/random/philox.h"
 
 namespace sotto::text {
 

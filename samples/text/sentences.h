@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <sotto/nn/data/text/text_files.h>
+#include "nn/data/text/text_files.h"
 
 namespace sotto::text {
 

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/safetensors.h>
-#include <sotto/nn/state.h>
+#include "core/error.h"
+#include "core/io/safetensors.h"
+#include "nn/state.h"
 #include "samples/text/text_task.h"
 #include "samples/training/model_file.h"
 

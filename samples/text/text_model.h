@@ -8,7 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <sotto/nn/data/text/text_files.h>
+#include "nn/data/text/text_files.h"
 #include "samples/text/network.h"
 
 namespace sotto::text {

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/report/report.h"
 #include "samples/text/generation.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/core/error.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/nn/data/text/text_vocabulary.h>
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/data/text/text_vocabulary.h"
 
 namespace sotto::text {
 

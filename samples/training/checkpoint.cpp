@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/io/safetensors.h>
-#include <sotto/dp/engine/training_checkpoint.h>
-#include <sotto/dp/ledger/ledger_text.h>
+#include "core/error.h"
+#include "core/io/atomic_file.h"
+#include "core/io/safetensors.h"
+#include "dp/engine/training_checkpoint.h"
+#include "dp/ledger/ledger_text.h"
 
 namespace sotto::samples {
 

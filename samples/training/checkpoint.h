@@ -12,9 +12,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/io/safetensors.h>
-#include <sotto/dp/ledger/ledger_position.h>
-#include <sotto/nn/data/dataset.h>
+#include "core/io/safetensors.h"
+#include "dp/ledger/ledger_position.h"
+#include "nn/data/dataset.h"
 #include "samples/report/report.h"
 #include "samples/training/settings.h"
 

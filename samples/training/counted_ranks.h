@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include <sotto/core/ranks/ranks.h>
+#include "core/ranks/ranks.h"
 
 namespace sotto::samples {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/memory/physical_batches.h>
-#include <sotto/nn/predict.h>
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/physical_batches.h"
+#include "nn/predict.h"
 
 namespace sotto::samples {
 

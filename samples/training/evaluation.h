@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include <sotto/core/ranks/ranks.h>
-#include <sotto/nn/data/dataset.h>
-#include <sotto/nn/module.h>
+#include "core/ranks/ranks.h"
+#include "nn/data/dataset.h"
+#include "nn/module.h"
 
 namespace sotto::samples {
 

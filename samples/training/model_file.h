@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/error.h>
-#include <sotto/core/io/safetensors.h>
+#include "core/error.h"
+#include "core/io/safetensors.h"
 
 namespace sotto::samples {
 

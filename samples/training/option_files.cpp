@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/dp/ledger/ledger_text.h>
+#include "core/io/atomic_file.h"
+#include "dp/ledger/ledger_text.h"
 #include "samples/cli/program.h"
 
 namespace sotto::samples {

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/devices.h>
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/join.h>
-#include <sotto/core/ranks/rank_threads.h>
+#include "core/devices.h"
+#include "core/io/atomic_file.h"
+#include "core/join.h"
+#include "core/ranks/rank_threads.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/training/option_files.h"

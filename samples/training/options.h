@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <sotto/core/ranks/ranks.h>
+#include "core/ranks/ranks.h"
 #include "samples/training/checkpoint.h"
 #include "samples/training/task.h"
 

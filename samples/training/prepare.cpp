@@ -1,12 +1,12 @@
 // The data of a run, and the settings that depend on them: prepare() of samples/training/run.h.
 #include <filesystem>
 
-#include <sotto/core/allocator/allocator.h>
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/join.h>
-#include <sotto/core/ranks/rank_threads.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/dp/ledger/ledger_text.h>
+#include "core/allocator/allocator.h"
+#include "core/io/atomic_file.h"
+#include "core/join.h"
+#include "core/ranks/rank_threads.h"
+#include "core/threads/parallel.h"
+#include "dp/ledger/ledger_text.h"
 #include "samples/cli/program.h"
 #include "samples/training/run.h"
 #include "samples/training/together.h"

@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 
-#include <sotto/core/join.h>
-#include <sotto/core/ranks/launched_ranks.h>
-#include <sotto/core/ranks/rank_failure.h>
+#include "core/join.h"
+#include "core/ranks/launched_ranks.h"
+#include "core/ranks/rank_failure.h"
 #include "samples/cli/program.h"
 #include "samples/training/options.h"
 #include "samples/training/run.h"

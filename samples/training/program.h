@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include <sotto/core/ranks/ranks.h>
+#include "core/ranks/ranks.h"
 #include "samples/training/options.h"
 
 namespace sotto::samples {

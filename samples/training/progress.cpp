@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "dp/numerics/directed_rounding.h"
 #include "samples/cli/program.h"
 
 namespace sotto::samples {

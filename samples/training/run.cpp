@@ -11,10 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/io/utf8.h>
-#include <sotto/dp/numerics/directed_rounding.h>
-#include <sotto/dp/sampling/sampler.h>
+#include "core/io/atomic_file.h"
+#include "core/io/utf8.h"
+#include "dp/numerics/directed_rounding.h"
+#include "dp/sampling/sampler.h"
 #include "samples/cli/program.h"
 #include "samples/training/comparison.h"
 #include "samples/training/counted_ranks.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include <sotto/core/ranks/ranks.h>
+#include "core/ranks/ranks.h"
 #include "samples/training/options.h"
 #include "samples/training/trainer.h"
 

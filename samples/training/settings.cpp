@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/join.h>
-#include <sotto/dp/accounting/calibration.h>
-#include <sotto/dp/engine/validation.h>
+#include "core/join.h"
+#include "dp/accounting/calibration.h"
+#include "dp/engine/validation.h"
 #include "samples/cli/program.h"
 #include "samples/cli/renamed_options.h"
 

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <sotto/dp/engine/engine.h>
+#include "dp/engine/engine.h"
 
 namespace sotto::samples {
 

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/devices.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "core/devices.h"
+#include "core/threads/parallel.h"
+#include "dp/numerics/directed_rounding.h"
 #include "samples/training/progress.h"
 
 namespace sotto::samples {

@@ -12,12 +12,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/autograd/tape.h>
-#include <sotto/dp/engine/standardize.h>
-#include <sotto/nn/data/dataset.h>
-#include <sotto/nn/data/images/augment.h>
-#include <sotto/nn/module.h>
-#include <sotto/nn/optim/optimizer.h>
+#include "autograd/tape.h"
+#include "dp/engine/standardize.h"
+#include "nn/data/dataset.h"
+#include "nn/data/images/augment.h"
+#include "nn/module.h"
+#include "nn/optim/optimizer.h"
 #include "samples/training/settings.h"
 
 namespace sotto {

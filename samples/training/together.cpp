@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/io/xxh64.h>
-#include <sotto/core/ranks/rank_failure.h>
-#include <sotto/nn/optim/rank_sink.h>
+#include "core/io/xxh64.h"
+#include "core/ranks/rank_failure.h"
+#include "nn/optim/rank_sink.h"
 
 namespace sotto::samples {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include <sotto/core/ranks/ranks.h>
+#include "core/ranks/ranks.h"
 #include "samples/training/checkpoint.h"
 #include "samples/training/task.h"
 

@@ -4,13 +4,13 @@
 #include <array>
 #include <cmath>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/dp/clipping/clipper.h>
-#include <sotto/dp/engine/training_checkpoint.h>
-#include <sotto/nn/init.h>
-#include <sotto/nn/optim/optimizer.h>
-#include <sotto/nn/optim/rank_sink.h>
-#include <sotto/nn/state.h>
+#include "autograd/ops.h"
+#include "dp/clipping/clipper.h"
+#include "dp/engine/training_checkpoint.h"
+#include "nn/init.h"
+#include "nn/optim/optimizer.h"
+#include "nn/optim/rank_sink.h"
+#include "nn/state.h"
 #include "samples/training/evaluation.h"
 
 namespace sotto::samples {

@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
-#include <sotto/core/ranks/ranks.h>
-#include <sotto/dp/engine/engine.h>
-#include <sotto/memory/accumulation.h>
-#include <sotto/memory/captured_loss.h>
-#include <sotto/nn/data/batch_loader.h>
-#include <sotto/nn/optim/moving_average.h>
+#include "core/ranks/ranks.h"
+#include "dp/engine/engine.h"
+#include "memory/accumulation.h"
+#include "memory/captured_loss.h"
+#include "nn/data/batch_loader.h"
+#include "nn/optim/moving_average.h"
 #include "samples/training/checkpoint.h"
 #include "samples/training/task.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include <sotto/autograd/ops.h>
-#include <sotto/autograd/sink.h>
+#include "autograd/ops.h"
+#include "autograd/sink.h"
 
 namespace sotto::tune {
 

@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include <sotto/dp/clipping/learned_clip_bound.h>
-#include <sotto/multilevel/learned_settings.h>
-#include <sotto/nn/data/dataset.h>
+#include "dp/clipping/learned_clip_bound.h"
+#include "multilevel/learned_settings.h"
+#include "nn/data/dataset.h"
 #include "samples/training/task.h"
 #include "samples/tune/tuned_network.h"
 

@@ -8,11 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/random/philox.h>
-#include <sotto/dp/accounting/ledger_epsilon.h>
-#include <sotto/dp/engine/private_selection.h>
-#include <sotto/dp/engine/validation.h>
-#include <sotto/dp/numerics/directed_rounding.h>
+#include "core/random/philox.h"
+#include "dp/accounting/ledger_epsilon.h"
+#include "dp/engine/private_selection.h"
+#include "dp/engine/validation.h"
+#include "dp/numerics/directed_rounding.h"
 #include "samples/cli/program.h"
 #include "samples/training/trainer.h"
 

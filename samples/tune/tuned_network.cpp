@@ -1,6 +1,6 @@
 #include "samples/tune/tuned_network.h"
 
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::tune {
 

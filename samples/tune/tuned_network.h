@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include <sotto/nn/module.h>
+#include "nn/module.h"
 
 namespace sotto::tune {
 
