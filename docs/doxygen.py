@@ -172,7 +172,7 @@ def write(root, folder):
     """The copies that Doxygen reads: headers, and the pages, which are returned."""
     sys.path.insert(0, str(root))
     import public_headers
-    public_headers.write(root, folder / "sotto")
+    public_headers.write(root, folder / "sotto", detail=False)
     for header in (folder / "sotto").rglob("*.h"):
         header.write_text(with_doxygen_comments(header.read_text(encoding="utf-8")), encoding="utf-8")
     pages = Pages(root)

@@ -4,7 +4,7 @@
 
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
 #include "kernels/cpu/grain.h"

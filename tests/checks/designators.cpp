@@ -1,8 +1,8 @@
 // Options are filled in by designators, without a warning for those that are left out: compiled
 // with -Wmissing-field-initializers, which the rest of the project is not.
 #include <sotto/autograd/check/check_op.h>
-#include <sotto/dp/audit/canaries.h>
-#include <sotto/dp/sampling/make_sampler.h>
+#include <sotto/dp/auditing.h>
+#include <sotto/dp/sampling.h>
 #include <sotto/nn/functional.h>
 #include <sotto/sotto.h>
 

@@ -7,28 +7,16 @@
 
 #include <sotto/sotto.h>
 
-#include <sotto/core/allocator/allocator.h>
-#include <sotto/core/devices.h>
-#include <sotto/core/ranks/launched_ranks.h>
-#include <sotto/core/ranks/rank_threads.h>
-#include <sotto/dp/accounting/calibration.h>
-#include <sotto/dp/accounting/gdp.h>
-#include <sotto/dp/accounting/ledger_epsilon.h>
-#include <sotto/dp/audit/audit.h>
-#include <sotto/dp/audit/canaries.h>
-#include <sotto/dp/audit/clopper_pearson_audit.h>
+#include <sotto/core/distributed.h>
+#include <sotto/core/memory.h>
+#include <sotto/dp/accounting.h>
+#include <sotto/dp/auditing.h>
 #include <sotto/memory/accumulation.h>
 #include <sotto/memory/captured_loss.h>
 #include <sotto/memory/profiling/timeline.h>
 #include <sotto/nn/check/check_layer.h>
-#include <sotto/nn/data/batch_loader.h>
-#include <sotto/nn/data/idx.h>
-#include <sotto/nn/functional.h>
-#include <sotto/nn/init.h>
-#include <sotto/nn/optim/moving_average.h>
 #include <sotto/nn/optim/rank_sink.h>
 #include <sotto/nn/optim/update_sink.h>
-#include <sotto/nn/state.h>
 
 namespace given {
 

@@ -10,7 +10,7 @@
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/conv/gram_sum.h"
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/grain.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 
 namespace sotto {
 

@@ -2,7 +2,7 @@
 // channels, or over the channels of one pixel, with all tests of the window outside of them.
 #pragma once
 
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 
 namespace sotto {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/threads/parallel.h"
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 #include "kernels/cpu/grain.h"
 #include "kernels/cpu/onednn/onednn_conv.h"
 

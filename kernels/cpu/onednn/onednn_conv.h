@@ -8,7 +8,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "core/tensor.h"
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 
 namespace sotto {
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv/images.h"
+#include "kernels/cpu/conv/conv_images.h"
 
 #include <algorithm>
 

@@ -1,0 +1,5 @@
+// The memory of a device: its allocator, limits, and the bytes in use.
+#pragma once
+
+#include "core/allocator/allocator.h"
+#include "core/allocator/memory_usage.h"

@@ -1,0 +1,6 @@
+// Sampling of batches.
+#pragma once
+
+#include "dp/sampling/make_sampler.h"
+#include "dp/sampling/poisson_samplers.h"
+#include "dp/sampling/sampler.h"
