@@ -2,5 +2,4 @@
 #pragma once
 
 #include "dp/sampling/make_sampler.h"
-#include "dp/sampling/poisson_samplers.h"
 #include "dp/sampling/sampler.h"

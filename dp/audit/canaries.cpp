@@ -10,6 +10,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "core/error.h"
 #include "core/random/philox.h"
+#include "core/random/secret_random.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -26,6 +27,10 @@ std::size_t canaries_of(const CanaryTrace& trace) {
 }
 
 }  // namespace
+
+DiracCanaries::DiracCanaries(const std::vector<Parameter*>& parameters,
+                             const CanaryOptions& options)
+    : DiracCanaries(parameters, options, SecretRandom()) {}
 
 DiracCanaries::DiracCanaries(const std::vector<Parameter*>& parameters,
                              const CanaryOptions& options, SecretRandom coins)

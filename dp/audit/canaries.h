@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "core/random/secret_random.h"
+
+namespace sotto {
+class SecretRandom;
+}  // namespace sotto
 
 namespace sotto {
 
@@ -27,8 +30,10 @@ class DiracCanaries {
   // Tosses a fair coin for each canary. Throws std::invalid_argument unless count is from 1 to the
   // number of elements of trainable parameters, population >= 1 and the magnitude is positive and
   // finite.
+  DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options);
+  // The same with coins of the caller's, such as SecretRandom::insecure_seeded() in tests.
   DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options,
-                SecretRandom coins = SecretRandom());
+                SecretRandom coins);
 
   // The number of canaries.
   std::int64_t size() const { return std::ssize(places_); }

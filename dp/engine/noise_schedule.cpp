@@ -137,7 +137,7 @@ void NoiseSchedule::check_counts(std::size_t groups) const {
 
 std::unique_ptr<Mechanism> NoiseSchedule::make_mechanism() const {
   if (!options_.noise_strategy)
-    return std::make_unique<GaussianMechanism>(noise_at(0), SecretRandom(), options_.noise);
+    return std::make_unique<GaussianMechanism>(noise_at(0), options_.noise);
   return std::make_unique<CorrelatedMechanism>(
       NoisePlan{.strategy = *options_.noise_strategy,
                 .noise_multiplier = initial_,

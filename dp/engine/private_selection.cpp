@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "core/random/secret_random.h"
 #include "dp/accounting/calibration.h"
 #include "dp/engine/noise_schedule.h"
 #include "dp/engine/validation.h"
@@ -70,6 +71,12 @@ EngineOptions options_of_run(std::int64_t population, EngineOptions options,
   }
   options.noise_multiplier = safe_root(unsafe, safe, tolerance, excess);
   return options;
+}
+
+Selected select_privately(
+    Ledger& ledger, std::int64_t settings, const PrivateSelection& selection,
+    const std::function<Candidate(std::int64_t setting, const Ledger& run)>& candidate) {
+  return select_privately(ledger, settings, selection, candidate, SecretRandom());
 }
 
 Selected select_privately(

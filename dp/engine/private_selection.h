@@ -7,10 +7,13 @@
 #include <functional>
 
 #include "core/io/safetensors.h"
-#include "core/random/secret_random.h"
 #include "dp/accounting/selection_cost.h"
 #include "dp/engine/engine_options.h"
 #include "dp/ledger/ledger.h"
+
+namespace sotto {
+class SecretRandom;
+}  // namespace sotto
 
 namespace sotto {
 
@@ -69,7 +72,11 @@ EngineOptions options_of_run(std::int64_t population, EngineOptions options,
 //       });
 Selected select_privately(
     Ledger& ledger, std::int64_t settings, const PrivateSelection& selection,
+    const std::function<Candidate(std::int64_t setting, const Ledger& run)>& candidate);
+// The same with a generator of the caller's; with a seeded one the ledger is marked as not private.
+Selected select_privately(
+    Ledger& ledger, std::int64_t settings, const PrivateSelection& selection,
     const std::function<Candidate(std::int64_t setting, const Ledger& run)>& candidate,
-    SecretRandom random = SecretRandom());
+    SecretRandom random);
 
 }  // namespace sotto

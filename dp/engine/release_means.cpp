@@ -61,7 +61,7 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
   if (shared) check_same_query(options.ranks, query);
   check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
   claim_run();
-  GaussianMechanism gaussian(query.noise_multiplier, SecretRandom(), options.noise);
+  GaussianMechanism gaussian(query.noise_multiplier, options.noise);
   StatisticSum sum(query.ranges);
   std::unique_ptr<Sampler> drawing =
       std::make_unique<PoissonSampler>(sampler->population(), query.sampling_rate);

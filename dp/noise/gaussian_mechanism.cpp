@@ -5,6 +5,7 @@
 
 #include "core/random/gaussian.h"
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "dp/accounting/calibration.h"
 #include "dp/noise/noise_grid.h"
 #include "dp/noise/noise_prefetch.h"
@@ -14,23 +15,30 @@
 
 namespace sotto {
 
-struct GaussianMechanism::LastRelease {
-  NoiseGrid grid;
-  std::shared_ptr<const RoundedGaussian> sampler;  // for that grid
+// The generator, and what the next release uses of the last one.
+struct GaussianMechanism::State {
+  SecretRandom random;
+  NoiseGrid grid = {};
+  std::shared_ptr<const RoundedGaussian> sampler = {};  // for that grid
   // The number of elements of each sum, if the sums were on the CPU and the release before had the
   // same grid.
-  std::vector<std::int64_t> expected_counts;
-  std::unique_ptr<NoisePrefetch> prefetch;
-  std::vector<double> draws;  // of floating-point noise
+  std::vector<std::int64_t> expected_counts = {};
+  std::unique_ptr<NoisePrefetch> prefetch = {};
+  std::vector<double> draws = {};  // of floating-point noise
 };
+
+GaussianMechanism::GaussianMechanism(double noise_multiplier, GaussianNoise noise)
+    : GaussianMechanism(noise_multiplier, SecretRandom(), noise) {}
 
 GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random,
                                      GaussianNoise noise)
-    : random_(std::move(random)), noise_(noise), last_(new LastRelease) {
+    : noise_(noise), state_(new State{std::move(random)}) {
   set_noise_multiplier(noise_multiplier);
 }
 
 GaussianMechanism::~GaussianMechanism() = default;
+
+bool GaussianMechanism::secure() const { return state_->random.secure(); }
 
 void GaussianMechanism::set_noise_multiplier(double noise_multiplier) {
   check(std::isfinite(noise_multiplier) && noise_multiplier >= 0,
@@ -50,7 +58,7 @@ std::string GaussianMechanism::description() const {
   return fmt::format(
       "Gaussian, noise multiplier {} ({} keyed by {})", noise_text(noise_multiplier_),
       noise_ == GaussianNoise::discretized ? "exact sampler on a grid," : "floating-point sampler",
-      random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
+      secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
 void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) const {
@@ -68,12 +76,12 @@ void GaussianMechanism::add_noise(NoisyUpdate& update, const Scale& scale) {
 
 void GaussianMechanism::prefetch() {
   constexpr std::int64_t min_elements = 1 << 12;  // fewer are not worth another thread
-  auto& [grid, sampler, counts, prefetch, draws] = *last_;
+  auto& [random, grid, sampler, counts, prefetch, draws] = *state_;
   if (prefetch && prefetch->ours()) return;
   prefetch.reset();
   if (std::reduce(counts.begin(), counts.end()) < min_elements) return;
   try {
-    prefetch = std::make_unique<NoisePrefetch>(sampler, random_, counts);
+    prefetch = std::make_unique<NoisePrefetch>(sampler, random, counts);
   } catch (const std::exception&) {
     // No memory, or no random words, for prefetching: the noise will be drawn when it is needed,
     // and errors are thrown then.
@@ -86,21 +94,22 @@ void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
   const std::int64_t elements = update.elements();
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
-  const bool same = last_->sampler && grid == last_->grid, on_gpu = update.on_one_gpu();
-  const std::unique_ptr<NoisePrefetch> prefetch = std::move(last_->prefetch);
+  const bool same = state_->sampler && grid == state_->grid, on_gpu = update.on_one_gpu();
+  const std::unique_ptr<NoisePrefetch> prefetch = std::move(state_->prefetch);
   const bool useful =
       prefetch && same && !on_gpu && prefetch->ours() && prefetch->counts() == counts;
-  if (!same) last_->sampler = std::make_shared<const RoundedGaussian>(grid.stddev);
-  last_->grid = grid;
+  if (!same) state_->sampler = std::make_shared<const RoundedGaussian>(grid.stddev);
+  state_->grid = grid;
   const bool expected = same && !on_gpu && !update.divided();
-  last_->expected_counts = expected ? std::move(counts) : std::vector<std::int64_t>();
-  if (on_gpu) return update.on_gpu(grid, {.gaussian = *last_->sampler, .random = random_});
-  const ChaChaStream stream = useful ? ChaChaStream() : random_.reserve(update.noise_blocks());
+  state_->expected_counts = expected ? std::move(counts) : std::vector<std::int64_t>();
+  if (on_gpu) return update.on_gpu(grid, {.gaussian = *state_->sampler, .random = state_->random});
+  const ChaChaStream stream =
+      useful ? ChaChaStream() : state_->random.reserve(update.noise_blocks());
   update.on_cpu(grid, [&](NoisePlace place, std::span<std::int64_t> room) {
     if (useful) return prefetch->next(room);
     ChaChaStream here = stream;
     here.block += place.block;
-    last_->sampler->fill(here, room);
+    state_->sampler->fill(here, room);
     return std::span<const std::int64_t>(room);
   });
 }
@@ -113,9 +122,9 @@ void GaussianMechanism::add_floating_point(NoisyUpdate& update, const Scale& sca
     // Sum, noise and division are computed in f64, and the result is rounded once.
     const Tensor wide = to_dtype(total, Dtype::f64);
     if (scale.multiplier > 0) {
-      last_->draws.resize(static_cast<std::size_t>(total.numel()));
-      fill_gaussian(random_, last_->draws);
-      axpby(noise_stddev(scale), Tensor::from(last_->draws, total.shape()), 1, wide);
+      state_->draws.resize(static_cast<std::size_t>(total.numel()));
+      fill_gaussian(state_->random, state_->draws);
+      axpby(noise_stddev(scale), Tensor::from(state_->draws, total.shape()), 1, wide);
     }
     axpby(1 / scale.divisor, wide, 0, wide);
     copy_into(wide, update.released()[k].second);

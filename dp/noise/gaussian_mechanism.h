@@ -4,9 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "core/random/secret_random.h"
 #include "dp/noise/gaussian_noise.h"
 #include "dp/noise/mechanism.h"
+
+namespace sotto {
+class SecretRandom;
+}  // namespace sotto
 
 namespace sotto {
 
@@ -19,8 +22,12 @@ class GaussianMechanism final : public Mechanism {
  public:
   // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
   // gives no privacy, and the ledger says so.
-  explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
+  explicit GaussianMechanism(double noise_multiplier,
                              GaussianNoise noise = GaussianNoise::discretized);
+  // The same with a generator of the caller's; with a seeded one the ledger is marked as not
+  // private.
+  GaussianMechanism(double noise_multiplier, SecretRandom random,
+                    GaussianNoise noise = GaussianNoise::discretized);
   ~GaussianMechanism() override;
 
   // The noise multiplier of further releases.
@@ -37,17 +44,16 @@ class GaussianMechanism final : public Mechanism {
   double noise_stddev(const Scale& scale) const override {
     return scale.multiplier * scale.sensitivity;
   }
-  bool secure() const override { return random_.secure(); }
+  bool secure() const override;
 
  private:
-  struct LastRelease;
+  struct State;
   void add_rounded(NoisyUpdate& update, const Scale& scale);
   void add_floating_point(NoisyUpdate& update, const Scale& scale);
 
   double noise_multiplier_ = 0;
-  SecretRandom random_;
   GaussianNoise noise_;
-  std::unique_ptr<LastRelease> last_;  // the next one uses its sampler and memory
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sotto

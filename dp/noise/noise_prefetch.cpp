@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "core/tensor.h"
 #include "core/threads/background_work.h"
 #include "core/threads/parallel.h"

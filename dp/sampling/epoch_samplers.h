@@ -39,8 +39,9 @@ class EpochSampler : public Sampler {
 class PartitionSampler final : public EpochSampler {
  public:
   // Throws std::invalid_argument unless 1 <= batch <= population.
-  PartitionSampler(std::int64_t population, std::int64_t batch,
-                   SecretRandom random = SecretRandom());
+  PartitionSampler(std::int64_t population, std::int64_t batch)
+      : PartitionSampler(population, batch, SecretRandom()) {}
+  PartitionSampler(std::int64_t population, std::int64_t batch, SecretRandom random);
 
  protected:
   std::vector<std::int64_t> assign(SecretRandom& random) const override;
@@ -52,8 +53,9 @@ class PartitionSampler final : public EpochSampler {
 class BallsAndBinsSampler final : public EpochSampler {
  public:
   // Throws std::invalid_argument unless 1 <= batches <= population.
-  BallsAndBinsSampler(std::int64_t population, std::int64_t batches,
-                      SecretRandom random = SecretRandom());
+  BallsAndBinsSampler(std::int64_t population, std::int64_t batches)
+      : BallsAndBinsSampler(population, batches, SecretRandom()) {}
+  BallsAndBinsSampler(std::int64_t population, std::int64_t batches, SecretRandom random);
 
  protected:
   std::vector<std::int64_t> assign(SecretRandom& random) const override;

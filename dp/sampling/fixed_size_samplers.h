@@ -12,8 +12,9 @@ namespace sotto {
 class FixedSizeSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 1 <= size <= population <= 2^53.
-  FixedSizeSampler(std::int64_t population, std::int64_t size,
-                   SecretRandom random = SecretRandom());
+  FixedSizeSampler(std::int64_t population, std::int64_t size)
+      : FixedSizeSampler(population, size, SecretRandom()) {}
+  FixedSizeSampler(std::int64_t population, std::int64_t size, SecretRandom random);
 
   double expected_batch_size() const override { return static_cast<double>(size_); }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/random/secret_random.h"
 #include "dp/sampling/epoch_samplers.h"
 #include "dp/sampling/fixed_size_samplers.h"
 #include "dp/sampling/poisson_samplers.h"
@@ -43,6 +44,10 @@ std::int64_t whole_batch(const SamplerOptions& options) {
 }
 
 }  // namespace
+
+std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options) {
+  return make_sampler(population, options, SecretRandom());
+}
 
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options,
                                       SecretRandom random) {

@@ -3,8 +3,11 @@
 
 #include <memory>
 
-#include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
+
+namespace sotto {
+class SecretRandom;
+}  // namespace sotto
 
 namespace sotto {
 
@@ -25,7 +28,9 @@ struct SamplerOptions {
 
 // Throws std::invalid_argument for arguments that the sampler refuses, for a batch that must be an
 // integer and is not, and for an option that the sampling does not have.
+std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options);
+// The same with a generator of the caller's, such as SecretRandom::insecure_seeded() in tests.
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options,
-                                      SecretRandom random = SecretRandom());
+                                      SecretRandom random);
 
 }  // namespace sotto

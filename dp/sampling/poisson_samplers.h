@@ -13,7 +13,9 @@ namespace sotto {
 class PoissonSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 0 < rate <= 1.
-  PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
+  PoissonSampler(std::int64_t population, double rate)
+      : PoissonSampler(population, rate, SecretRandom()) {}
+  PoissonSampler(std::int64_t population, double rate, SecretRandom random);
 
  protected:
   std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
@@ -32,8 +34,10 @@ class PoissonSampler final : public Sampler {
 class TruncatedPoissonSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 0 < rate <= 1 and max_batch_size >= 1.
+  TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t max_batch_size)
+      : TruncatedPoissonSampler(population, rate, max_batch_size, SecretRandom()) {}
   TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t max_batch_size,
-                          SecretRandom random = SecretRandom());
+                          SecretRandom random);
 
   // The most units that a batch has.
   std::int64_t max_batch_size() const { return max_batch_size_; }
@@ -57,8 +61,10 @@ class CyclicPoissonSampler final : public Sampler {
  public:
   // `rate` is the probability of a unit in its group's turn. Throws std::invalid_argument unless 0
   // < rate <= 1 and 1 <= groups <= population.
+  CyclicPoissonSampler(std::int64_t population, std::int64_t groups, double rate)
+      : CyclicPoissonSampler(population, groups, rate, SecretRandom()) {}
   CyclicPoissonSampler(std::int64_t population, std::int64_t groups, double rate,
-                       SecretRandom random = SecretRandom());
+                       SecretRandom random);
 
   // The number of groups, and of batches in an epoch.
   std::int64_t groups() const { return event().batches; }

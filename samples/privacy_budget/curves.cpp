@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dp/noise/noise_grid.h"
 #include "dp/numerics/directed_rounding.h"
 
 namespace sotto::budget {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "core/threads/parallel.h"
 #include "dp/noise/correlated/noise_stream.h"
 #include "dp/noise/correlated/strategy_optimization.h"

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "core/random/gaussian.h"
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "core/threads/parallel.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/gaussian_mechanism.h"

@@ -2,6 +2,7 @@
 // padding rows count for nothing.
 // File tags: [gpu]
 #include "memory/captured_loss.h"
+#include "core/random/secret_random.h"
 
 #include "dp/engine/engine.h"
 #include "dp/noise/gaussian_mechanism.h"

@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "dp/noise/correlated/noise_stream.h"
+#include "dp/noise/noise_grid.h"
 #include "dp/noise/noisy_update_pass.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"
@@ -93,7 +95,10 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
                     static_cast<std::int64_t>(enlarged));
 }
 
-struct CorrelatedMechanism::Started {
+namespace {
+
+// What is known from the first release on.
+struct Started {
   std::vector<std::int64_t> sizes;  // of the parameters, on all ranks
   double sensitivity;               // of the clipped sums
   NoiseGrid grid;
@@ -103,24 +108,43 @@ struct CorrelatedMechanism::Started {
   bool whole = true;  // false after a release that failed midway
 };
 
+}  // namespace
+
+struct CorrelatedMechanism::Plan {
+  std::int64_t steps_made() const { return started ? started->stream.step() : 0; }
+  Started start(std::vector<std::int64_t> sizes, std::int64_t own_elements, double sensitivity,
+                std::uint64_t draw) const;
+  void check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity, std::uint64_t draw,
+                     std::uint64_t next_in_ledger) const;
+  // All numbers in which two equal plans agree.
+  Tensor signature() const;
+
+  NoisePlan options;
+  double factor_sensitivity;
+  SecretRandom random;
+  std::unique_ptr<Started> started = {};
+};
+
+CorrelatedMechanism::CorrelatedMechanism(NoisePlan plan)
+    : CorrelatedMechanism(std::move(plan), SecretRandom()) {}
+
 CorrelatedMechanism::CorrelatedMechanism(NoisePlan plan, SecretRandom random)
-    : plan_(std::move(plan)),
-      factor_sensitivity_(factor_sensitivity_of(plan_)),
-      random_(std::move(random)) {}
+    : plan_(new Plan{plan, factor_sensitivity_of(plan), std::move(random)}) {}
 
 CorrelatedMechanism::~CorrelatedMechanism() = default;
 
-std::int64_t CorrelatedMechanism::steps_made() const {
-  return started_ ? started_->stream.step() : 0;
-}
+const NoisePlan& CorrelatedMechanism::plan() const { return plan_->options; }
+double CorrelatedMechanism::factor_sensitivity() const { return plan_->factor_sensitivity; }
+std::int64_t CorrelatedMechanism::steps_made() const { return plan_->steps_made(); }
+bool CorrelatedMechanism::secure() const { return plan_->random.secure(); }
 
 Event CorrelatedMechanism::event(Event batch) const {
-  const bool planned = plan_.sampling == Sampling::planned;
-  const std::int64_t batches = planned ? plan_.strategy.steps() : plan_.min_separation;
-  check(batch.sampling == plan_.sampling && batch.batches == batches,
+  const bool planned = plan().sampling == Sampling::planned;
+  const std::int64_t batches = planned ? plan().strategy.steps() : plan().min_separation;
+  check(batch.sampling == plan().sampling && batch.batches == batches,
         "correlated noise: epochs of {} {} batches, the plan is for {} {}", batch.batches,
-        sotto::name(batch.sampling), batches, sotto::name(plan_.sampling));
-  batch.noise_multiplier = plan_.noise_multiplier;
+        sotto::name(batch.sampling), batches, sotto::name(plan().sampling));
+  batch.noise_multiplier = plan().noise_multiplier;
   return batch;
 }
 
@@ -128,53 +152,52 @@ std::string CorrelatedMechanism::description() const {
   return fmt::format(
       "Gaussian, correlated by a {} over {} steps, noise multiplier {} of the whole "
       "{} with a separation of {} (exact sampler on a grid, keyed by {})",
-      std::visit([](const auto& factor) { return name(factor); }, plan_.strategy.factor()),
-      plan_.strategy.steps(), noise_text(plan_.noise_multiplier),
-      plan_.sampling == Sampling::planned ? "plan" : "cycle", plan_.min_separation,
-      random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
+      std::visit([](const auto& factor) { return name(factor); }, plan().strategy.factor()),
+      plan().strategy.steps(), noise_text(plan().noise_multiplier),
+      plan().sampling == Sampling::planned ? "plan" : "cycle", plan().min_separation,
+      plan_->random.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
 void CorrelatedMechanism::set_noise_multiplier(double noise_multiplier) {
-  check(noise_multiplier == plan_.noise_multiplier,
+  check(noise_multiplier == plan().noise_multiplier,
         "correlated noise: a noise multiplier of {} in a plan with {}", noise_multiplier,
-        plan_.noise_multiplier);
+        plan().noise_multiplier);
 }
 
-CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t> sizes,
-                                                        std::int64_t own_elements,
-                                                        double sensitivity,
-                                                        std::uint64_t draw) const {
+Started CorrelatedMechanism::Plan::start(std::vector<std::int64_t> sizes, std::int64_t own_elements,
+                                         double sensitivity, std::uint64_t draw) const {
   const std::int64_t elements = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  const NoiseGrid grid = noise_grid(plan_, sensitivity, elements);
-  CorrelatedNoiseStream stream(plan_.strategy, own_elements);
+  const NoiseGrid grid = noise_grid(options, sensitivity, elements);
+  CorrelatedNoiseStream stream(options.strategy, own_elements);
   // 2^7 standard deviations of every number in the stream fit into 62 bits.
   check(grid.stddev * stream.spread() < RoundedGaussian::stddev_limit,
         "correlated noise: a noise multiplier of {} is too large for {} elements and {} steps",
-        plan_.noise_multiplier, elements, plan_.strategy.steps());
+        options.noise_multiplier, elements, options.strategy.steps());
   return {std::move(sizes),  sensitivity, grid, RoundedGaussian(grid.stddev),
           std::move(stream), draw};
 }
 
-void CorrelatedMechanism::check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity,
-                                        std::uint64_t draw, std::uint64_t next_in_ledger) const {
-  check(sizes == started_->sizes,
+void CorrelatedMechanism::Plan::check_goes_on(const std::vector<std::int64_t>& sizes,
+                                              double sensitivity, std::uint64_t draw,
+                                              std::uint64_t next_in_ledger) const {
+  check(sizes == started->sizes,
         "correlated noise: the parameters are not those the plan began with");
-  check(sensitivity == started_->sensitivity,
+  check(sensitivity == started->sensitivity,
         "correlated noise: a sensitivity of {}, the plan began with {}", sensitivity,
-        started_->sensitivity);
-  check(draw == started_->next_draw && next_in_ledger == draw,
+        started->sensitivity);
+  check(draw == started->next_draw && next_in_ledger == draw,
         "correlated noise: step {} of the plan is for draw {}, not for draw {} with {} next in the "
         "ledger: a new plan must begin",
-        steps_made(), started_->next_draw, draw, next_in_ledger);
+        steps_made(), started->next_draw, draw, next_in_ledger);
 }
 
 void CorrelatedMechanism::prepare(const SampledBatch& draw, const NoisyUpdate& update,
                                   double sensitivity, const Ledger& ledger) {
   const Event now = event(draw.event());
-  check(!started_ || started_->whole,
+  check(!plan_->started || plan_->started->whole,
         "correlated noise: a release broke off: a new plan must begin");
   const std::int64_t step = steps_made();
-  check(step < plan_.strategy.steps(), "correlated noise: all {} steps of the plan were made",
+  check(step < plan().strategy.steps(), "correlated noise: all {} steps of the plan were made",
         step);
   check(now.paid == (step % now.batches != 0),
         "correlated noise: draw {} is {} batch of an epoch at step {} of the plan", draw.number(),
@@ -182,9 +205,9 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const NoisyUpdate& u
   check(draw.index_in_epoch() == step % now.batches,
         "correlated noise: batch {} of an epoch at step {} of the plan", draw.index_in_epoch(),
         step);
-  check(draw.min_separation() >= plan_.min_separation,
+  check(draw.min_separation() >= plan().min_separation,
         "correlated noise: draws with a separation of {}, the plan needs {}", draw.min_separation(),
-        plan_.min_separation);
+        plan().min_separation);
   std::int64_t own_elements = 0;
   for (const auto& [parameter, total] : update.sums()) {
     own_elements += total.numel();
@@ -192,21 +215,21 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const NoisyUpdate& u
           "correlated noise: a sum is not a number");
   }
   if (step == 0) {
-    started_ = std::make_unique<Started>(
-        start(sizes_of(update), own_elements, sensitivity, draw.number()));
+    plan_->started = std::make_unique<Started>(
+        plan_->start(sizes_of(update), own_elements, sensitivity, draw.number()));
   } else {
     const std::uint64_t next = ledger.here() ? ledger.next_draw() : draw.number();
-    check(own_elements == started_->stream.elements(),
+    check(own_elements == plan_->started->stream.elements(),
           "correlated noise: {} elements here, the plan began with {}", own_elements,
-          started_->stream.elements());
-    check_goes_on(sizes_of(update), sensitivity, draw.number(), next);
+          plan_->started->stream.elements());
+    plan_->check_goes_on(sizes_of(update), sensitivity, draw.number(), next);
   }
 }
 
 void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/) {
-  Started& plan = *started_;
+  Started& plan = *plan_->started;
   plan.whole = false;
-  const ChaChaStream stream = random_.reserve(update.noise_blocks());
+  const ChaChaStream stream = plan_->random.reserve(update.noise_blocks());
   update.on_cpu(plan.grid, [&](NoisePlace place, std::span<std::int64_t> noise) {
     ChaChaStream here = stream;
     here.block += place.block;
@@ -220,35 +243,36 @@ void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/)
 }
 
 double CorrelatedMechanism::noise_stddev(const Scale& scale) const {
-  return scale.multiplier * factor_sensitivity_ * scale.sensitivity *
-         std::sqrt(plan_.strategy.noise_variance(steps_made()));
+  return scale.multiplier * plan_->factor_sensitivity * scale.sensitivity *
+         std::sqrt(plan().strategy.noise_variance(steps_made()));
 }
 
-Tensor CorrelatedMechanism::signature() const {
-  std::vector<double> values{static_cast<double>(plan_.strategy.factor().index()),
-                             static_cast<double>(plan_.strategy.steps()), plan_.noise_multiplier,
-                             static_cast<double>(plan_.sampling),
-                             static_cast<double>(plan_.min_separation)};
+Tensor CorrelatedMechanism::Plan::signature() const {
+  std::vector<double> values{static_cast<double>(options.strategy.factor().index()),
+                             static_cast<double>(options.strategy.steps()),
+                             options.noise_multiplier, static_cast<double>(options.sampling),
+                             static_cast<double>(options.min_separation)};
   const std::vector<double> factor =
-      std::visit([](const auto& kind) { return numbers(kind); }, plan_.strategy.factor());
+      std::visit([](const auto& kind) { return numbers(kind); }, options.strategy.factor());
   values.insert(values.end(), factor.begin(), factor.end());
   return Tensor::from(values, {std::ssize(values)});
 }
 
 std::map<std::string, Tensor> CorrelatedMechanism::state() const {
-  check(!started_ || started_->whole,
+  check(!plan_->started || plan_->started->whole,
         "correlated noise: a release broke off: a new plan must begin");
-  std::map<std::string, Tensor> state{{"plan", signature()}, {"step", scalar(steps_made())}};
+  std::map<std::string, Tensor> state{{"plan", plan_->signature()}, {"step", scalar(steps_made())}};
   if (steps_made() == 0) return state;
-  state["next_draw"] = scalar(static_cast<std::int64_t>(started_->next_draw));
-  state["sensitivity"] = scalar(started_->sensitivity);
-  state["sizes"] = Tensor::from(started_->sizes, {std::ssize(started_->sizes)});
-  state[memory_entry] = clone(started_->stream.memory());
+  state["next_draw"] = scalar(static_cast<std::int64_t>(plan_->started->next_draw));
+  state["sensitivity"] = scalar(plan_->started->sensitivity);
+  state["sizes"] = Tensor::from(plan_->started->sizes, {std::ssize(plan_->started->sizes)});
+  state[memory_entry] = clone(plan_->started->stream.memory());
   return state;
 }
 
 void CorrelatedMechanism::load_state(const std::map<std::string, Tensor>& state) {
-  check(entry(state, "plan", Dtype::f64, 1).to_vector<double>() == signature().to_vector<double>(),
+  check(entry(state, "plan", Dtype::f64, 1).to_vector<double>() ==
+            plan_->signature().to_vector<double>(),
         "correlated noise: the state is of another plan");
   const std::int64_t step = entry(state, "step", Dtype::i64, 0).to_vector<std::int64_t>()[0];
   std::unique_ptr<Started> loaded;
@@ -259,12 +283,12 @@ void CorrelatedMechanism::load_state(const std::map<std::string, Tensor>& state)
         state.contains(own_elements_entry)
             ? entry(state, own_elements_entry, Dtype::i64, 0).to_vector<std::int64_t>()[0]
             : std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-    loaded = std::make_unique<Started>(start(
+    loaded = std::make_unique<Started>(plan_->start(
         sizes, own_elements, entry(state, "sensitivity", Dtype::f64, 0).to_vector<double>()[0],
         static_cast<std::uint64_t>(draw)));
     loaded->stream.resume(step, entry(state, memory_entry, Dtype::i64, 2));
   }
-  started_ = std::move(loaded);
+  plan_->started = std::move(loaded);
 }
 
 }  // namespace sotto

@@ -5,10 +5,13 @@
 #include <map>
 #include <memory>
 
-#include "core/random/secret_random.h"
 #include "dp/noise/correlated/strategy_matrix.h"
 #include "dp/noise/mechanism.h"
-#include "dp/noise/noise_grid.h"
+
+namespace sotto {
+class SecretRandom;
+struct NoiseGrid;
+}  // namespace sotto
 
 namespace sotto {
 
@@ -42,7 +45,10 @@ class CorrelatedMechanism final : public Mechanism {
   // Throws std::invalid_argument unless noise_multiplier is positive and finite, the sampling is
   // planned or cyclic_poisson, and min_separation is at least 1, for cyclic batches at least
   // strategy.bands().
-  explicit CorrelatedMechanism(NoisePlan plan, SecretRandom random = SecretRandom());
+  explicit CorrelatedMechanism(NoisePlan plan);
+  // The same with a generator of the caller's; with a seeded one the ledger is marked as not
+  // private.
+  CorrelatedMechanism(NoisePlan plan, SecretRandom random);
   ~CorrelatedMechanism() override;
 
   // Entries of state(). The past noise, i64 [slots, elements]:
@@ -51,9 +57,9 @@ class CorrelatedMechanism final : public Mechanism {
   static constexpr const char* own_elements_entry = "own_elements";
 
   // The plan, as given.
-  const NoisePlan& plan() const { return plan_; }
+  const NoisePlan& plan() const;
   // C's sensitivity, by which the clipped sum's is multiplied.
-  double factor_sensitivity() const { return factor_sensitivity_; }
+  double factor_sensitivity() const;
   // Releases of the plan made so far.
   std::int64_t steps_made() const;
   // Throws std::invalid_argument for batches of another kind than the plan's.
@@ -78,21 +84,11 @@ class CorrelatedMechanism final : public Mechanism {
   void add_noise(NoisyUpdate& update, const Scale& scale) override;
   double noise_stddev(const Scale& scale) const override;
   bool independent() const override { return false; }
-  bool secure() const override { return random_.secure(); }
+  bool secure() const override;
 
  private:
-  struct Started;
-  Started start(std::vector<std::int64_t> sizes, std::int64_t own_elements, double sensitivity,
-                std::uint64_t draw) const;
-  void check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity, std::uint64_t draw,
-                     std::uint64_t next_in_ledger) const;
-  // All numbers in which two equal plans agree.
-  Tensor signature() const;
-
-  NoisePlan plan_;
-  double factor_sensitivity_;
-  SecretRandom random_;
-  std::unique_ptr<Started> started_;  // from the first release on
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
 };
 
 }  // namespace sotto

@@ -7,6 +7,7 @@
 
 #include "core/random/box_muller.h"
 #include "core/random/gaussian.h"
+#include "core/random/secret_random.h"
 #include "tests/support/catch.h"
 #include "tests/support/threads.h"
 

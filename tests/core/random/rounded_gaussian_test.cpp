@@ -2,6 +2,7 @@
 // a correct sampler over seeds.
 // File tags: [optimised][simd]
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,6 +5,7 @@
 
 #include "core/random/gaussian.h"
 #include "core/random/philox.h"
+#include "core/random/secret_random.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/audit/audit.h"
 #include "dp/audit/canaries.h"

@@ -1,5 +1,6 @@
 // Canaries: their effect on losses, gradients and batches.
 #include "dp/audit/canaries.h"
+#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <cmath>

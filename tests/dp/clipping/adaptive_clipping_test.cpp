@@ -1,6 +1,7 @@
 // Bounds that follow a quantile, and private statistics: their releases, their noise, and their
 // ledger entries. A correct mechanism fails a statistical check with probability under 1e-6.
 #include "dp/clipping/adaptive_clipping.h"
+#include "core/random/secret_random.h"
 
 #include <cmath>
 

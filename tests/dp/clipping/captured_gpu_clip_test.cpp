@@ -2,6 +2,7 @@
 // every GPU present.
 // File tags: [gpu]
 #include "dp/clipping/captured_gpu_clip.h"
+#include "core/random/secret_random.h"
 
 #include "core/allocator/allocator.h"
 #include "dp/noise/gaussian_mechanism.h"

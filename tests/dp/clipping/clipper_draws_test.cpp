@@ -1,5 +1,6 @@
 // The draw that ends a clipper's batch is the one whose units were clipped.
 // File tags: [engine]
+#include "core/random/secret_random.h"
 #include "dp/clipping/clipper.h"
 #include "dp/sampling/epoch_samplers.h"
 #include "dp/sampling/poisson_samplers.h"

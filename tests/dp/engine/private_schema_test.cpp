@@ -1,4 +1,5 @@
 #include "dp/engine/private_schema.h"
+#include "core/random/secret_random.h"
 
 #include <array>
 #include <cmath>

@@ -1,5 +1,6 @@
 // Private selection among settings: what it charges and when, which run wins, and what is refused.
 #include "dp/engine/private_selection.h"
+#include "core/random/secret_random.h"
 
 #include <cmath>
 #include <optional>

@@ -1,7 +1,9 @@
 // Noise has the stated distribution, on every element and independently; the ledger records what
 // ran. Statistics use fixed seeds; a correct mechanism fails each check with probability under
 // 1e-6.
+#include "core/random/secret_random.h"
 #include "dp/noise/gaussian_mechanism.h"
+#include "dp/noise/noise_grid.h"
 
 #include <algorithm>
 #include <cmath>

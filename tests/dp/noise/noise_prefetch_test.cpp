@@ -1,4 +1,5 @@
 #include "dp/noise/noise_prefetch.h"
+#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <cmath>

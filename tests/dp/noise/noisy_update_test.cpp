@@ -1,4 +1,5 @@
 // Noise, division and the optimizer's update in one pass.
+#include "dp/noise/noise_grid.h"
 #include "dp/noise/noisy_update_pass.h"
 
 #include <memory>

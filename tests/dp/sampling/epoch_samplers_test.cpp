@@ -1,6 +1,7 @@
 // Epochs of secret batches: statistics with fixed seeds. Each check below fails for a correct
 // sampler with probability under 1e-6.
 #include "dp/sampling/epoch_samplers.h"
+#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,6 @@
 // Options make the sampler they name, or are refused.
 #include "dp/sampling/make_sampler.h"
+#include "core/random/secret_random.h"
 
 #include <cmath>
 

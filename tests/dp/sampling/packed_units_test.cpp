@@ -1,4 +1,5 @@
 #include "dp/sampling/packed_units.h"
+#include "core/random/secret_random.h"
 
 #include <cmath>
 #include <numeric>

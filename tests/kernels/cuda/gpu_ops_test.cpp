@@ -5,6 +5,7 @@
 
 #include "autograd/check/op_run.h"
 #include "core/devices.h"
+#include "core/random/secret_random.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noisy_update_pass.h"
 #include "dp/sampling/sampler.h"

@@ -4,6 +4,7 @@
 #include "autograd/ops.h"
 #include "core/devices.h"
 #include "core/random/philox.h"
+#include "core/random/secret_random.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
+#include "dp/noise/noise_grid.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "tests/support/catch.h"
 #include "tests/support/noise_plans.h"
