@@ -64,7 +64,7 @@ struct CheckOptions {
 // - at 0, 1, -1 and far values up to 90, one element of an argument at a time, value and gradient
 //   have no gaps, and f32 agrees with f64 within its range. Poles and jumps are exempt.
 // If the function also takes shared arguments, each instance runs a second time with all of them as
-// parameters, so that the gradients of many samples pass through its backward (Op::Batchable).
+// parameters, so that the gradients of many samples pass through its backward (Op::batchable).
 //
 // Throws std::invalid_argument, naming the violated law and the instance; and if no instance has
 // two samples. Example: `check_op({.op = "scale", .what = "by 2", .make = make_instance});`
