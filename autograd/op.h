@@ -5,7 +5,7 @@
 
 namespace sotto {
 
-// Properties of an operation.
+// What the tape must know of an operation to record it.
 struct OpProperties {
   // The tensors that the op reads besides its inputs. per_sample: some have a row for each sample,
   // as targets and lengths do; a private tape then refuses a result that all samples share. shared:
@@ -16,8 +16,8 @@ struct OpProperties {
   // converted to it.
   enum class Precision { lower, f32, promote };
 
-  Captures captures = Captures::per_sample;
-  Precision precision = Precision::promote;
+  Captures captures = Captures::per_sample;  // of an op that names none
+  Precision precision = Precision::promote;  // of an op that names none
   // Backward also accepts a gradient (cotangent) with a leading sample axis (a batching rule, as in
   // vmap): the per-sample gradients of a shared value are pulled back in one call, in which
   // Adjoint::batch_dims() is 1, instead of one call per sample.

@@ -73,7 +73,6 @@ class CastsTogether {
 // operation compute in f32. A tape in f64 stays so. Throws as check_precision() does.
 class PrecisionRegion {
  public:
-  // Sets the precision.
   PrecisionRegion(Tape& tape, Dtype precision);
   PrecisionRegion(const PrecisionRegion&) = delete;
   PrecisionRegion& operator=(const PrecisionRegion&) = delete;

@@ -36,13 +36,11 @@ struct Instance {
 // or difference quotients do not match, and the samples of an instance must be independent. Some
 // instances need two or more samples, so that mixing of samples is detected.
 struct OpCase {
-  std::string op = {};    // its registered name
-  std::string what = {};  // a description of this use
-  // Makes an instance.
-  std::function<Instance(PublicRandom&)> make = {};
+  std::string op = {};                               // its registered name
+  std::string what = {};                             // a description of this use
+  std::function<Instance(PublicRandom&)> make = {};  // makes one of random values and sizes
 };
 
-// Options of check_op() and check_layer().
 struct CheckOptions {
   int instances = 24;         // random instances to check
   std::uint64_t seed = 2024;  // of the instances
