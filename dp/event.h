@@ -24,7 +24,7 @@ enum class Sampling {
   planned,            // turns by a public plan, noise correlated over it: one epoch is the plan
 };
 
-// The neighbouring relation of data sets.
+// How two neighbouring data sets differ: the relation that epsilon and delta refer to.
 enum class NeighboringRelation {
   add_or_remove_one,  // one record is present or absent
   replace_one,        // one record is replaced by another
