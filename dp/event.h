@@ -48,6 +48,10 @@ using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 
 // The sampling's name in the ledger: "truncated_poisson" and so on.
 const char* name(Sampling sampling);
+// Returns the sampling of that name. Throws std::invalid_argument, with `op` first, if none has it.
+Sampling parse_sampling(const char* op, const std::string& name);
+// The names, in the order of `Sampling`.
+std::vector<std::string> sampling_names();
 // Returns whether the sampling has a sampling_rate, and whether its batches come in epochs.
 bool has_rate(Sampling sampling);
 // Returns whether the batches of the sampling come in epochs.

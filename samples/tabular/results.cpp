@@ -63,7 +63,7 @@ SavedModel load_model(const std::string& path) {
                      .layers = model.at("layers").get<std::int64_t>(),
                      .embedding = model.at("embedding").get<std::int64_t>(),
                      .pieces = model.at("pieces").get<std::int64_t>(),
-                     .standardize = model.value("standardize", false)};
+                     .standardize = model.at("standardize").get<bool>()};
     saved.network = make_network(saved.options, saved.schema);
     nn::load_module(path, *saved.network);
     return saved;
