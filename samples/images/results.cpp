@@ -1,19 +1,12 @@
 #include "samples/images/results.h"
 
-#include <algorithm>
 #include <iterator>
 
 #include <nlohmann/json.hpp>
 
-#include <sotto/autograd/ops/reductions.h>
-#include <sotto/autograd/tape.h>
 #include <sotto/core/error.h>
-#include <sotto/core/io/safetensors.h>
-#include <sotto/nn/functional.h>
-#include <sotto/nn/metrics.h>
 #include <sotto/nn/predict.h>
 #include <sotto/nn/state.h>
-#include "samples/report/results.h"
 #include "samples/training/model_file.h"
 
 namespace sotto::images {
@@ -45,28 +38,6 @@ SavedModel load_model(const std::string& path) {
 
 Tensor logits_of(const SavedModel& model, const Tensor& pictures) {
   return nn::predict(*model.network, model.inputs(pictures));
-}
-
-std::string prediction_header(const std::vector<std::string>& classes) {
-  std::string line = "file,class";
-  for (const std::string& name : classes) line += "," + samples::csv_field("p(" + name + ")");
-  return line + "\n";
-}
-
-std::string prediction_lines(std::span<const std::string> files, const Tensor& logits,
-                             const std::vector<std::string>& classes) {
-  Tape tape({.training = false});
-  const std::vector<float> all = softmax(tape.input(logits), 1).value().to_vector<float>();
-  std::string text;
-  for (std::size_t k = 0; k < files.size(); ++k) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(k * classes.size());
-    const auto end = begin + std::ssize(classes);
-    const auto best = static_cast<std::size_t>(std::max_element(begin, end) - begin);
-    text += samples::csv_field(files[k]) + "," + samples::csv_field(classes[best]);
-    for (auto p = begin; p != end; ++p) text += fmt::format(",{:.6f}", *p);
-    text += '\n';
-  }
-  return text;
 }
 
 }  // namespace sotto::images

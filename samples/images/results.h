@@ -1,4 +1,4 @@
-// Results of a model on labelled pictures, and its predictions as CSV.
+// Models of pictures in files, and their outputs.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "samples/images/image_network.h"
-#include "samples/report/report.h"
 
 namespace sotto::images {
 
@@ -25,10 +24,5 @@ SavedModel load_model(const std::string& path);
 
 // The model's logits for pictures [n, c, size, size], on the CPU.
 Tensor logits_of(const SavedModel& model, const Tensor& pictures);
-
-// Lines of CSV for logits: the file, the predicted class and each class's probability.
-std::string prediction_header(const std::vector<std::string>& classes);
-std::string prediction_lines(std::span<const std::string> files, const Tensor& logits,
-                             const std::vector<std::string>& classes);
 
 }  // namespace sotto::images
