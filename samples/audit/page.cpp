@@ -105,7 +105,7 @@ std::string histogram(const Findings& found, bool included) {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 Settings settings(const Options& o, const Findings& found) {
-  return {{"Data", o.data.empty() ? "drawn by the program" : "from files"},
+  return {{"Data", samples::files_of(o.data) ? "from files" : "drawn by the program"},
           {"Canaries", grouped(o.canaries)},
           {"Canaries on", o.on.empty() ? "all parameters" : o.on},
           {"Score", o.score},

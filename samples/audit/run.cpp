@@ -239,8 +239,9 @@ Findings Run::find() {
 }  // namespace
 
 Dataset load_data(const Options& options) {
-  if (options.data.empty()) return make_digits(options.train_size, options.seed);
-  return read_mnist(options.data, true, options.train_size);
+  if (const samples::Files* const files = samples::files_of(options.data))
+    return read_mnist(files->train, true, options.train_size);
+  return make_digits(options.train_size, options.seed);
 }
 
 Findings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }

@@ -40,7 +40,8 @@ Var forward_rows(Network& network, Tape& tape, const Dataset& rows);
 
 // Throws std::invalid_argument for numbers out of range.
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema);
-// The layer for NetworkOptions::standardize, and the ranges of its columns; no layer without it.
+// The layer for NetworkOptions::standardize, and the ranges of its columns; no layer without
+// it.
 StandardizeOptions standardize_options(nn::Module& network, const NetworkOptions& options,
                                        const TableSchema& schema);
 // True if the network reads TableOptions::category_indices.
