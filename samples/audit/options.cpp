@@ -19,9 +19,9 @@ using samples::require;
 
 constexpr std::int64_t max_samples = std::int64_t{1} << 40;
 
-class Reading {
+class AuditCommandLine {
  public:
-  explicit Reading(Options& options) : options_(options) {
+  explicit AuditCommandLine(Options& options) : options_(options) {
     line_.conflict("--epsilon", "--noise-multiplier");
     add_training();
     line_.add_memory(options.memory);
@@ -131,7 +131,7 @@ void check_ledger(const std::string& path) {
 
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options options;
-  if (!Reading(options).parse(argc, argv)) return std::nullopt;
+  if (!AuditCommandLine(options).parse(argc, argv)) return std::nullopt;
   validate(options);
   samples::check_writable("--report", options.report);
   samples::check_writable("--json", options.json);

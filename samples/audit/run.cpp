@@ -76,7 +76,7 @@ class Run {
         reference_(flat_group(model_.parameters(), options.clip_bound)),
         random_(options.seed, reference_stream) {}
 
-  Findings find();
+  AuditFindings find();
 
  private:
   static const Options& checked(const Options& options, const Dataset& data) {
@@ -91,7 +91,7 @@ class Run {
   void introduce() const;
   void step();
   double spent() const;
-  Findings judged() const;
+  AuditFindings judged() const;
 
   Options options_;
   const Dataset& data_;
@@ -182,10 +182,10 @@ double Run::spent() const {
   return accountant.epsilon(options_.delta);
 }
 
-Findings Run::judged() const {
-  Findings found{.noise_multiplier = engine_.noise_multiplier(),
-                 .sampling_rate = engine_.sampler().rate(),
-                 .included = canaries_.included()};
+AuditFindings Run::judged() const {
+  AuditFindings found{.noise_multiplier = engine_.noise_multiplier(),
+                      .sampling_rate = engine_.sampler().rate(),
+                      .included = canaries_.included()};
   found.accountant = spent();
   found.claim = options_.claim.value_or(found.accountant);
   found.scores = options_.score == "spread"
@@ -209,7 +209,7 @@ void Run::introduce() const {
       engine_.sampler().rate(), options_.steps);
 }
 
-Findings Run::find() {
+AuditFindings Run::find() {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const double epoch = 1 / engine_.sampler().rate();
@@ -231,7 +231,7 @@ Findings Run::find() {
     }
   }
   progress.clear();
-  Findings found = judged();
+  AuditFindings found = judged();
   found.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return found;
 }
@@ -244,6 +244,6 @@ Dataset load_data(const Options& options) {
   return make_digits(options.train_size, options.seed);
 }
 
-Findings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }
+AuditFindings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }
 
 }  // namespace sotto::audit

@@ -75,7 +75,7 @@ int evaluate(int argc, const char* const* argv) {
   command.line.add_threads(threads);
   if (!command.parse(argc, argv)) return 0;
   use_threads(threads);
-  const SavedModel saved = load_model(command.model);
+  const SavedImageModel saved = load_model(command.model);
   const Dataset pictures =
       read_pictures({command.data, Part::test, skip}, saved.options.shape, saved.classes).data;
   TrainingReport report;
@@ -103,7 +103,7 @@ int predict(int argc, const char* const* argv) {
   samples::require_given("--out", out);
   samples::check_writable("--out", out);
   use_threads(threads);
-  const SavedModel saved = load_model(model);
+  const SavedImageModel saved = load_model(model);
   const PictureShape& shape = saved.options.shape;
   const ImageOptions form{.height = shape.size, .width = shape.size, .grey = shape.channels == 1};
   const std::vector<std::string> paths = picture_paths(data);

@@ -45,7 +45,7 @@ class ImagesTask final : public samples::Task {
   std::int64_t size_ = 0;  // 0: the data's own, or usual_size
   bool grey_ = false;
   bool skip_unreadable_ = false;
-  NetworkOptions network_;
+  ImageNetworkOptions network_;
   std::int64_t views_ = 0;
   Augmentation augmentation_;  // the brightness is --jitter
   Dataset shown_;              // test pictures that the report may show; none of private data

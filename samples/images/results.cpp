@@ -11,7 +11,8 @@
 
 namespace sotto::images {
 
-std::string model_text(const NetworkOptions& options, const std::vector<std::string>& classes) {
+std::string model_text(const ImageNetworkOptions& options,
+                       const std::vector<std::string>& classes) {
   const nlohmann::json model = {{"model", options.model},
                                 {"size", options.shape.size},
                                 {"channels", options.shape.channels},
@@ -21,22 +22,23 @@ std::string model_text(const NetworkOptions& options, const std::vector<std::str
   return model.dump();
 }
 
-SavedModel load_model(const std::string& path) {
+SavedImageModel load_model(const std::string& path) {
   return samples::load_model_file(path, model_key, [&](const nlohmann::json& model) {
     const auto classes = model.at("classes").get<std::vector<std::string>>();
-    const NetworkOptions options{.model = model.at("model").get<std::string>(),
-                                 .shape = {.size = model.at("size").get<std::int64_t>(),
-                                           .channels = model.at("channels").get<std::int64_t>()},
-                                 .classes = std::ssize(classes),
-                                 .features = {.groups = model.at("groups").get<std::int64_t>(),
-                                              .mirror = model.at("mirror").get<bool>()}};
-    SavedModel saved{options, classes, make_network(options), NetworkInputs(options)};
+    const ImageNetworkOptions options{
+        .model = model.at("model").get<std::string>(),
+        .shape = {.size = model.at("size").get<std::int64_t>(),
+                  .channels = model.at("channels").get<std::int64_t>()},
+        .classes = std::ssize(classes),
+        .features = {.groups = model.at("groups").get<std::int64_t>(),
+                     .mirror = model.at("mirror").get<bool>()}};
+    SavedImageModel saved{options, classes, make_network(options), NetworkInputs(options)};
     nn::load_module(path, *saved.network);
     return saved;
   });
 }
 
-Tensor logits_of(const SavedModel& model, const Tensor& pictures) {
+Tensor logits_of(const SavedImageModel& model, const Tensor& pictures) {
   return nn::predict(*model.network, model.inputs(pictures));
 }
 

@@ -50,7 +50,7 @@ class ReweightTask final : public samples::Task {
   std::string wrong_ = "next";
   std::string method_ = "gate", weigher_sees_ = "loss";
   double weigher_bound_ = 0.2, weigher_rate_ = 0.3;
-  images::NetworkOptions network_{.model = "perceptron"};
+  images::ImageNetworkOptions network_{.model = "perceptron"};
   std::optional<RowWeights> rows_;  // once the data are loaded
 };
 

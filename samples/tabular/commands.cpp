@@ -88,7 +88,7 @@ int evaluate(int argc, const char* const* argv) {
        .type = "FILE",
        .row = "row"});
   if (!command.parse(argc, argv)) return 0;
-  const SavedModel saved = load_model(command.model);
+  const SavedTableModel saved = load_model(command.model);
   const Dataset rows =
       read_table(command.data, saved.schema, {.category_indices = reads_indices(saved.options)});
   TrainingReport report;
@@ -105,7 +105,7 @@ int predict(int argc, const char* const* argv) {
        .type = "FILE",
        .row = "row"});
   if (!command.parse(argc, argv)) return 0;
-  const SavedModel saved = load_model(command.model);
+  const SavedTableModel saved = load_model(command.model);
   TableReader reader(command.data, saved.schema,
                      {.labels = false, .category_indices = reads_indices(saved.options)});
   std::int64_t count = 0;

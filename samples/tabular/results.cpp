@@ -42,9 +42,9 @@ void describe_results(const Tensor& outputs, const Tensor& targets, const TableS
   samples::describe_classes(outputs, targets, classes, report);
 }
 
-SavedModel load_model(const std::string& path) {
+SavedTableModel load_model(const std::string& path) {
   return samples::load_model_file(path, model_key, [&](const nlohmann::json& model) {
-    SavedModel saved;
+    SavedTableModel saved;
     saved.schema = TableSchema::from_json(model.at("schema").get<std::string>(), path);
     saved.options = {.model = model.at("model").get<std::string>(),
                      .hidden = model.at("hidden").get<std::int64_t>(),

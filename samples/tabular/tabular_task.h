@@ -44,7 +44,7 @@ class TabularTask final : public samples::Task {
   std::string schema_path_;  // of the files
   std::string folder_;       // of the encoded table; empty: in memory
   double test_fraction_ = 0.2;
-  NetworkOptions network_;
+  TableNetworkOptions network_;
   std::string class_weights_text_;  // "1,3"; empty: all are 1
   Tensor class_weights_;            // f32 [classes], or undefined
   std::string schema_text_;         // the schema in its canonical form

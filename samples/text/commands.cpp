@@ -25,7 +25,7 @@ int evaluate(int argc, const char* const* argv) {
        .type = "PATH",
        .row = "unit"});
   if (!command.parse(argc, argv)) return 0;
-  const SavedModel saved = load_model(command.model);
+  const SavedTextModel saved = load_model(command.model);
   const Dataset rows = prepared(saved.model, read_text(saved.model, command.data).data);
   check(rows.size() > 0, "--data: {} has no text", command.data);
   TrainingReport report;
@@ -42,7 +42,7 @@ int predict(int argc, const char* const* argv) {
        .type = "FILE",
        .row = "unit"});
   if (!command.parse(argc, argv)) return 0;
-  const SavedModel saved = load_model(command.model);
+  const SavedTextModel saved = load_model(command.model);
   check(!saved.model.generates(), "--model: {} generates text and knows no classes", command.model);
   const Dataset rows = read_text_files({&command.data, 1}, saved.model.text_options()).data;
   check(rows.size() > 0, "--data: {} has no text", command.data);
@@ -67,7 +67,7 @@ int generate(int argc, const char* const* argv) {
   line.add_seed(options.seed, "draws the symbols");
   if (!line.parse(argc, argv)) return 0;
   samples::require_given("--model", model);
-  const SavedModel saved = load_model(model);
+  const SavedTextModel saved = load_model(model);
   check(saved.model.generates(), "--model: {} tells classes and does not write", model);
   samples::print("{}\n", generate_text(*saved.network, saved.model, options));
   return 0;

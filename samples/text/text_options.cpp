@@ -35,7 +35,7 @@ void TextTask::add_data_options(samples::CommandLine& line, samples::Settings& s
 }
 
 void TextTask::add_model_options(samples::CommandLine& line) {
-  NetworkOptions& network = model_.network;
+  TextNetworkOptions& network = model_.network;
   line.choice("--model", network.model, "network, or counts of trigrams (generate)",
               network_names());
   line.option("--embedding", network.embedding, "numbers that stand for a symbol (gru, lstm)", "N");

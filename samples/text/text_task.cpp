@@ -98,7 +98,7 @@ samples::Measure TextTask::measure() const {
 }
 
 std::vector<samples::TaskSetting> TextTask::settings() {
-  NetworkOptions& network = model_.network;
+  TextNetworkOptions& network = model_.network;
   return {{"task", &model_.task},
           {"model", &network.model},
           {"embedding", &network.embedding},
