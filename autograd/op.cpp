@@ -13,8 +13,7 @@ std::vector<const char*>& op_names() {
 
 }  // namespace
 
-Op::Op(const char* name, Captures captures, Batchable batchable, SampleCount rows)
-    : name(name), captures(captures), batchable(batchable), rows(rows) {
+Op::Op(const char* name, const OpProperties& properties) : OpProperties(properties), name(name) {
   op_names().push_back(name);
 }
 

@@ -5,35 +5,37 @@
 
 namespace sotto {
 
+// What the tape must know of an operation to record it.
+struct OpProperties {
+  // The tensors that the op reads besides its inputs. per_sample: some have a row for each sample,
+  // as targets and lengths do; a private tape then refuses a result that all samples share. shared:
+  // none, or only tensors that are equal for all samples.
+  enum class Captures { per_sample, shared };
+  // The type in which the op computes on a tape with a 16-bit precision, as in PyTorch's autocast.
+  // lower: the tape's. f32: f32. promote: the widest type of its batched inputs; shared inputs are
+  // converted to it.
+  enum class Precision { lower, f32, promote };
+
+  Captures captures = Captures::per_sample;  // of an op that names none
+  Precision precision = Precision::promote;  // of an op that names none
+  // Backward also accepts a gradient (cotangent) with a leading sample axis (a batching rule, as in
+  // vmap): the per-sample gradients of a shared value are pulled back in one call, in which
+  // Adjoint::batch_dims() is 1, instead of one call per sample.
+  bool batchable = false;
+  // The result has another number of rows per sample than the inputs, as of join_views and
+  // split_views.
+  bool changes_sample_count = false;
+};
+
 // The description of an operation. Make one global Op for each operation that you write, and pass
 // it to Tape::record(). Its constructor registers the name, so that tests can require a check of
 // each registered operation.
 //
-//   const Op cube_op("cube");
-struct Op {
-  // yes: backward also accepts a gradient (cotangent) with a leading sample axis (a batching rule,
-  // as in vmap), and the per-sample gradients of a shared value are pulled back in one call, in
-  // which Adjoint::batch_dims() is 1. no: they are pulled back in one call per sample.
-  enum class Batchable { no, yes };
-  // changes_sample_count: the result has another number of rows per sample than the inputs
-  // (join_views: several instead of one; split_views: one instead of several).
-  enum class SampleCount { kept, changes_sample_count };
-  // The tensors that the op reads besides its inputs. per_sample: some have a row for each sample,
-  // as targets and lengths do; a private tape then refuses a result that all samples share. shared:
-  // none, or only such as are equal for all samples. An op that does not say is per_sample.
-  enum class Captures { per_sample, shared };
-
-  // Registers the name. Ops live as long as the program.
-  explicit Op(const char* name, Batchable batchable = Batchable::no,
-              SampleCount rows = SampleCount::kept)  // as given
-      : Op(name, Captures::per_sample, batchable, rows) {}
-  // The same for an op that says what it captures.
-  Op(const char* name, Captures captures, Batchable batchable = Batchable::no,
-     SampleCount rows = SampleCount::kept);
-  const char* name;     // shown in errors and memory labels
-  Captures captures;    // as given
-  Batchable batchable;  // as given
-  SampleCount rows;     // as given
+//   const Op cube_op("cube", {.captures = Op::Captures::shared});
+struct Op : OpProperties {
+  // Registers the name, which must live as long as the program.
+  explicit Op(const char* name, const OpProperties& properties = {});
+  const char* name;  // shown in errors and memory labels
 };
 
 // Returns the names of all Ops made so far.

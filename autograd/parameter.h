@@ -15,7 +15,6 @@ namespace sotto {
 // gradient; `trainable` = false freezes it.
 //   Parameter w(zeros({10, 784}));
 struct Parameter {
-  // Starts with these values.
   explicit Parameter(Tensor initial) : value(std::move(initial)) {
     value.relabel({.kind = MemoryKind::parameter});
   }

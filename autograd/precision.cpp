@@ -1,8 +1,6 @@
 #include "autograd/precision.h"
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
 
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -10,116 +8,9 @@ namespace sotto {
 
 namespace {
 
-const Op cast_op("cast", Op::Captures::shared, Op::Batchable::yes);
+const Op cast_op("cast", {.captures = Op::Captures::shared, .batchable = true});
 
-// Products gain speed in 16 bits and accumulate in f32. Sums, powers, logarithms and similar
-// functions exceed the range or digits of 16 bits. Normalisation computes and keeps its statistics
-// in double, and scales and shifts in f32, so it may follow its input.
-const std::unordered_map<std::string_view, Width>& table() {
-  using enum Width;
-  static const std::unordered_map<std::string_view, Width> widths = {
-      // Products.
-      {"linear", narrow},
-      {"matmul", narrow},
-      {"conv", narrow},
-      {"conv_transpose", narrow},
-      {"embedding", narrow},
-      {"attention", narrow},
-      {"rnn", narrow},
-      {"gru", narrow},
-      {"lstm", narrow},
-      // Reductions and losses.
-      {"sum", wide},
-      {"norm", wide},
-      {"softmax", wide},
-      {"log_softmax", wide},
-      {"cross_entropy", wide},
-      {"ctc_loss", wide},
-      // Functions with steep or unbounded derivatives, and periodic functions.
-      {"exp", wide},
-      {"expm1", wide},
-      {"log", wide},
-      {"log1p", wide},
-      {"sqrt", wide},
-      {"rsqrt", wide},
-      {"square", wide},
-      {"pow", wide},
-      {"power", wide},
-      {"reciprocal", wide},
-      {"div", wide},
-      {"erf", wide},
-      {"sin", wide},
-      {"cos", wide},
-      {"tan", wide},
-      {"asin", wide},
-      {"acos", wide},
-      {"atan", wide},
-      {"sinh", wide},
-      {"cosh", wide},
-      {"asinh", wide},
-      {"acosh", wide},
-      {"atanh", wide},
-      {"softplus", wide},
-      {"logsigmoid", wide},
-      // Activations.
-      {"relu", follows},
-      {"leaky_relu", follows},
-      {"elu", follows},
-      {"selu", follows},
-      {"celu", follows},
-      {"gelu", follows},
-      {"gelu_tanh", follows},
-      {"sigmoid", follows},
-      {"silu", follows},
-      {"tanh", follows},
-      {"mish", follows},
-      {"softsign", follows},
-      {"clamp", follows},
-      {"hardswish", follows},
-      {"hardsigmoid", follows},
-      {"hardshrink", follows},
-      {"softshrink", follows},
-      {"threshold", follows},
-      {"abs", follows},
-      {"affine", follows},
-      // Binary operations.
-      {"add", follows},
-      {"sub", follows},
-      {"mul", follows},
-      {"maximum", follows},
-      {"minimum", follows},
-      {"greater", follows},
-      {"greater_equal", follows},
-      {"equal", follows},
-      {"where", follows},
-      // Normalisation, pooling, fixed maps.
-      {"normalize", follows},
-      {"max_pool", follows},
-      {"avg_pool", follows},
-      {"map_axis", follows},
-      {"dropout", follows},
-      // Movement.
-      {"reshape", follows},
-      {"permute", follows},
-      {"expand", follows},
-      {"slice", follows},
-      {"split", follows},
-      {"views", follows},
-      {"concat", follows},
-      {"take", follows},
-      {"gather", follows},
-      {"scatter", follows},
-      {"sort", follows},
-      {"cast", follows},
-      // Operations that contain other operations.
-      {"segment", follows},
-      {"segment_result", follows},
-      {"captured_loss", follows},
-  };
-  return widths;
-}
-
-bool narrow_type(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
+bool is_16bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 
 // The common type of two: f32 for two different ones.
 Dtype wider(Dtype a, Dtype b) { return a == b ? a : Dtype::f32; }
@@ -151,17 +42,6 @@ std::optional<Dtype> type_of_inputs(const std::vector<const Var*>& inputs) {
 
 }  // namespace
 
-Width width_of(const char* op) {
-  const auto found = table().find(op);
-  return found == table().end() ? Width::follows : found->second;
-}
-
-std::vector<const char*> ops_with_width() {
-  std::vector<const char*> names;
-  for (const auto& [name, width] : table()) names.push_back(name.data());
-  return names;
-}
-
 std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inputs) {
   const auto batch_dims =
       std::find_if(inputs.begin(), inputs.end(), [](const Var* x) { return x; });
@@ -171,10 +51,10 @@ std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inpu
   if (precision == Dtype::f64) return any_float(inputs) ? precision : std::nullopt;
   const std::optional<Dtype> type = type_of_inputs(inputs);
   if (!type) return std::nullopt;
-  switch (width_of(op.name)) {
-    case Width::narrow: return precision;
-    case Width::wide: return Dtype::f32;
-    case Width::follows: break;
+  switch (op.precision) {
+    case Op::Precision::lower: return precision;
+    case Op::Precision::f32: return Dtype::f32;
+    case Op::Precision::promote: break;
   }
   return precision == Dtype::f32 ? precision : type;
 }
@@ -227,7 +107,7 @@ MemoryLabel label_of_casts() {
 CastsTogether::CastsTogether(Tape& tape, Device device,
                              const std::unordered_set<const Parameter*>& all, Parameters& converted)
     : tape_(tape), dtype_(tape.precision().value_or(Dtype::f32)), converted_(converted) {
-  if (device != cpu && narrow_type(dtype_)) {
+  if (device != cpu && is_16bit(dtype_)) {
     for (const Parameter* parameter : all) {
       const Tensor& value = parameter->value;
       if (parameter->trainable && value.device() == device)
@@ -292,11 +172,11 @@ Tensor value_in(const Var& x, Dtype dtype) {
 }
 
 Var to_f32(const Var& x) {
-  return x.tape().precision() && narrow_type(x.dtype()) ? cast(x, Dtype::f32) : x;
+  return x.tape().precision() && is_16bit(x.dtype()) ? cast(x, Dtype::f32) : x;
 }
 
 void check_precision(const char* what, Dtype precision) {
-  check(precision == Dtype::f32 || narrow_type(precision),
+  check(precision == Dtype::f32 || is_16bit(precision),
         "{}: the precision {} is not f32, f16 or bf16", what, name(precision));
 }
 

@@ -1,8 +1,10 @@
-// Mixed precision (Micikevicius et al. 2018): on a tape with a 16-bit precision, products and
-// operations that follow them compute in 16 bits, and operations that would lose accuracy compute
-// in f32. A table in precision.cpp assigns each operation. Parameters keep their type: an operation
-// uses a 16-bit copy, and the gradient is f32. Values in f64 are not converted. On a tape with the
-// precision f64, every operation computes in f64.
+// Mixed precision (Micikevicius et al. 2018): on a tape with a 16-bit precision, each operation
+// computes in the type that its Op::precision names. Products gain speed in 16 bits and accumulate
+// in f32. Sums, powers, logarithms and functions with steep or unbounded derivatives exceed the
+// range or the digits of 16 bits: they compute in f32. Normalisation computes its statistics in
+// double, and so promotes. Parameters keep their type: an operation uses a 16-bit copy, and the
+// gradient is f32. Values in f64 are not converted. On a tape with the precision f64, every
+// operation computes in f64.
 #pragma once
 
 #include <unordered_map>
@@ -12,17 +14,6 @@
 #include "autograd/tape.h"
 
 namespace sotto {
-
-// The behaviour of an operation on a tape with a precision.
-enum class Width {
-  narrow,   // computes in the tape's precision
-  wide,     // computes in f32
-  follows,  // computes in the type of its batched inputs, to which shared ones are converted
-};
-// The behaviour of an operation, by name; operations missing in the table follow their inputs.
-Width width_of(const char* op);
-// The names of all operations in the table.
-std::vector<const char*> ops_with_width();
 
 // The type in which an operation computes. nullopt if its inputs are not converted: on a tape
 // without a precision, and on one of 16 bits if an input is f64 or if no input is batched (values
@@ -82,7 +73,6 @@ class CastsTogether {
 // operation compute in f32. A tape in f64 stays so. Throws as check_precision() does.
 class PrecisionRegion {
  public:
-  // Sets the precision.
   PrecisionRegion(Tape& tape, Dtype precision);
   PrecisionRegion(const PrecisionRegion&) = delete;
   PrecisionRegion& operator=(const PrecisionRegion&) = delete;

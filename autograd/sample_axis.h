@@ -18,9 +18,7 @@ class SampleAxis {
   // One slice for each sample along this axis.
   constexpr SampleAxis(int axis) : axis_(axis) {}
 
-  // True for shared().
   constexpr bool is_shared() const { return axis_ == -1; }
-  // True for mixed().
   constexpr bool is_mixed() const { return axis_ == -2; }
   // True if the value has one slice per sample.
   constexpr bool batched() const { return axis_ >= 0; }
@@ -29,7 +27,6 @@ class SampleAxis {
     check(batched(), "sample axis: a {} value has none", is_shared() ? "shared" : "mixed");
     return axis_;
   }
-  // Compares kind and axis.
   constexpr bool operator==(const SampleAxis&) const = default;
 
  private:

@@ -14,7 +14,6 @@ SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const
 // it is touched, which mixes samples. `op` and `advice` are used in the error of a private tape.
 SampleAxis preserve_sample_axis(const char* op, const Var& x, const Shape& touched,
                                 const char* advice = nullptr);
-// The same with the op's name.
 inline SampleAxis preserve_sample_axis(const Op& op, const Var& x, const Shape& touched,
                                        const char* advice = nullptr) {
   return preserve_sample_axis(op.name, x, touched, advice);

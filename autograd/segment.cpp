@@ -14,10 +14,12 @@ namespace sotto {
 
 namespace {
 
-const Op segment_op("segment", Op::Captures::shared, Op::Batchable::yes,
-                    Op::SampleCount::changes_sample_count);
-const Op result_op("segment_result", Op::Captures::shared, Op::Batchable::yes,
-                   Op::SampleCount::changes_sample_count);
+const Op segment_op("segment", {.captures = Op::Captures::shared,
+                                .batchable = true,
+                                .changes_sample_count = true});
+const Op result_op("segment_result", {.captures = Op::Captures::shared,
+                                      .batchable = true,
+                                      .changes_sample_count = true});
 
 }  // namespace
 

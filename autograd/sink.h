@@ -45,7 +45,6 @@ class PerSampleGradSink final : public GradSink {
   const Tensor& rows(const Parameter& parameter) const;
   // The squared norm of each sample's gradient over all parameters: [n] f64.
   Tensor squared_norms() const;
-  // All of them, by parameter.
   const Gradients& all() const { return rows_; }
 
  private:

@@ -26,7 +26,7 @@ void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& valu
                 SampleAxis samples, std::int64_t sample_count) {
   if (!samples.batched()) return;
   const std::int64_t rows = value.size(samples.axis());
-  if (op.rows == Op::SampleCount::changes_sample_count) {
+  if (op.changes_sample_count) {
     check(rows == 0 || (sample_count != 0 && rows % sample_count == 0),
           "{}: {} rows for {} samples", op.name, rows, sample_count);
     return;
@@ -185,7 +185,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
   return append({.name = op.name,
                  .inputs = std::move(inputs),
                  .samples = samples,
-                 .batchable = op.batchable == Op::Batchable::yes,
+                 .batchable = op.batchable,
                  .backward = std::move(backward),
                  .pull_back = std::move(pull_back)},
                 value, needs_grad);

@@ -86,7 +86,6 @@ class Tape {
     Tensor values;                             // [n]; undefined: none
     std::vector<const Parameter*> parameters;  // empty: all
   };
-  // Those of set_sample_weights().
   const SampleWeights& sample_weights() const { return sample_weights_; }
 
   // The state of the tape after backward: emptied, or complete for another backward.
@@ -105,7 +104,6 @@ class Tape {
   std::int64_t sample_count() const { return state_.sample_count; }
   // The number of rows per sample of a batched value: 1, or the number of views.
   std::int64_t views(const Var& x) const;
-  // The options, as given.
   const TapeOptions& options() const { return state_.options; }
   // The precision now in force (PrecisionRegion); nullopt if operations compute in their inputs'
   // type.

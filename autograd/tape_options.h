@@ -1,4 +1,4 @@
-// The options of a tape.
+// What a tape records, in which precision, and whose data it holds.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,11 @@
 
 namespace sotto {
 
-// Options of a Tape.
 struct TapeOptions {
   // Refuses ops that mix samples, and delivers gradients only to sinks that bound each sample's
   // influence.
   bool private_data = false;
-  // Training mode: dropout is active.
+  // Training mode: without it, dropout returns its input unchanged.
   bool training = true;
   // f16 or bf16: operations compute in this type where possible (precision.h). f32: operations
   // compute in the type of their inputs. f64: everything is computed in f64, whatever type inputs,

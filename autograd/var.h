@@ -19,13 +19,9 @@ class BackwardPass;
 class Var {
  public:
   Var() = default;
-  // The value.
   const Tensor& value() const { return value_; }
-  // Its shape.
   const Shape& shape() const { return value_.shape(); }
-  // The number of its axes.
   int rank() const { return value_.rank(); }
-  // Its type.
   Dtype dtype() const { return value_.dtype(); }
   // The axis that counts the samples, if any (sample_axis.h).
   SampleAxis samples() const { return samples_; }

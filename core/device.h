@@ -3,7 +3,6 @@
 
 namespace sotto {
 
-// A kind of device.
 enum class DeviceKind { cpu, cuda };
 
 // A device: the CPU, or GPU number `index` among the usable ones.
@@ -11,11 +10,9 @@ struct Device {
   DeviceKind kind = DeviceKind::cpu;  // CPU or GPU
   int index = 0;                      // 0 for the CPU
 
-  // Compares kind and index.
   bool operator==(const Device&) const = default;
 };
 
-// The host.
-inline constexpr Device cpu{};
+inline constexpr Device cpu{};  // the host
 
 }  // namespace sotto

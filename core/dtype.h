@@ -43,7 +43,6 @@ decltype(auto) dispatch(Dtype dtype, F&& f) {
   }
 }
 
-// The Dtype of a C++ type.
 template <class T>
 constexpr Dtype dtype_of() {
   if constexpr (std::is_same_v<T, double>)
@@ -66,7 +65,7 @@ constexpr Dtype dtype_of() {
   }
 }
 
-// Bytes of an element.
+// Bytes of one element.
 inline std::size_t size_of(Dtype dtype) {
   return dispatch(dtype, []<class T>(std::type_identity<T>) { return sizeof(T); });
 }

@@ -19,38 +19,27 @@ inline constexpr int max_rank = 6;
 class Shape {
  public:
   Shape() = default;
-  // The entries in their order.
   Shape(std::initializer_list<std::int64_t> values)
       : Shape(std::span(values.begin(), values.size())) {}
   // The entries in their order. Throws std::invalid_argument above max_rank.
   explicit Shape(std::span<const std::int64_t> values);
-  // `rank` entries, all `value`.
-  static Shape filled(int rank, std::int64_t value);
+  static Shape filled(int rank, std::int64_t value);  // `rank` entries of this value
 
-  // The number of entries.
   int rank() const { return rank_; }
-  // True for rank 0.
   bool empty() const { return rank_ == 0; }
   // The entry of an axis in [0, rank).
   std::int64_t operator[](int axis) const { return values_[static_cast<std::size_t>(axis)]; }
   // The entry of an axis in [0, rank).
   std::int64_t& operator[](int axis) { return values_[static_cast<std::size_t>(axis)]; }
-  // The last entry.
   std::int64_t back() const { return (*this)[rank_ - 1]; }
-  // The first entry.
   const std::int64_t* begin() const { return values_.data(); }
-  // Behind the last entry.
   const std::int64_t* end() const { return values_.data() + rank_; }
 
   // The product of all entries; 1 for rank 0.
   std::int64_t numel() const;
-  // Adds an entry at the end.
-  void push_back(std::int64_t value);
-  // Inserts `value` before position `axis`.
-  void insert(int axis, std::int64_t value);
-  // Removes the entry of an axis.
-  void erase(int axis);
-  // True for equal entries.
+  void push_back(std::int64_t value);         // throws at 6 entries
+  void insert(int axis, std::int64_t value);  // before the entry at `axis`
+  void erase(int axis);                       // the entry at `axis`
   bool operator==(const Shape& other) const;
 
  private:

@@ -30,11 +30,8 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  // The first byte, on the device.
   void* data() const { return data_; }
-  // The size.
   std::size_t bytes() const { return bytes_; }
-  // The device.
   Device device() const { return device_; }
   // True if an allocator's block holds the bytes.
   bool in_block() const { return block_ != nullptr; }
@@ -61,13 +58,9 @@ class Tensor {
   // An undefined tensor: defined() is false and every other call is an error. The special members
   // are not inline, so that users of tensors do not compile them in every file.
   Tensor();
-  // Shares the storage.
   Tensor(const Tensor&);
-  // Leaves the other one undefined.
   Tensor(Tensor&&) noexcept;
-  // Shares the storage.
   Tensor& operator=(const Tensor&);
-  // Leaves the other one undefined.
   Tensor& operator=(Tensor&&) noexcept;
   ~Tensor();
 
@@ -80,7 +73,6 @@ class Tensor {
   // shape.numel().
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape);
-  // The same for a vector.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     return from(std::span<const T>(values), shape);
@@ -93,19 +85,14 @@ class Tensor {
 
   // False for a default-constructed tensor, and for outline().
   bool defined() const { return storage_ != nullptr; }
-  // The sizes of the axes.
   const Shape& shape() const { return shape_; }
   // The distance of neighbours along each axis, in elements.
   const Shape& strides() const { return strides_; }
-  // The number of axes.
   int rank() const { return shape_.rank(); }
   // Negative axes count from the end.
   std::int64_t size(int axis) const { return shape_[normalize_axis("size", axis, rank())]; }
-  // The number of elements.
   std::int64_t numel() const { return shape_.numel(); }
-  // The type of the elements.
   Dtype dtype() const { return dtype_; }
-  // The device of the elements.
   Device device() const;
   // The bytes of its elements, without gaps.
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }

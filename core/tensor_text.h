@@ -26,7 +26,6 @@ template <class T>
 concept Named = requires(const T& x) {
   { name(x) } -> std::convertible_to<std::string>;
 };
-// A shape or a tensor.
 template <class T>
 concept Written = std::same_as<T, Shape> || std::same_as<T, Tensor>;
 
@@ -41,7 +40,6 @@ requires Named<T> || Written<T> std::ostream& operator<<(std::ostream& out, cons
 
 }  // namespace sotto
 
-// Formats a tensor as to_string() does.
 template <>
 struct fmt::formatter<sotto::Tensor> {
   constexpr auto parse(fmt::format_parse_context& context) const { return context.begin(); }

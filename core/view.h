@@ -21,7 +21,6 @@ struct View {
   HD T* as() const {
     return static_cast<T*>(data);
   }
-  // The number of elements.
   HD std::int64_t numel() const {
     std::int64_t product = 1;
     for (int i = 0; i < rank; ++i) product *= size[i];

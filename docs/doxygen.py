@@ -6,7 +6,12 @@ a member, are Doxygen's, and in which headings of the pages have the anchors tha
 error.
 
 usage: doxygen.py ROOT FOLDER                    FOLDER/html/index.html is the first page
-       doxygen.py ROOT FOLDER --undocumented     names the public declarations without a comment; fails if there are some
+       doxygen.py ROOT FOLDER --undocumented     names the public declarations that lack a comment; fails if there are some
+
+No comment is needed by constructors, destructors, assignment and comparison; by what overrides; by a const function of one
+word without arguments, such as rank() const; by an overload of a function with a comment; by a struct or enum with
+commented members, and an enum of one line; and by a member that the comment at the head of its file describes (`name`, or
+name() for a function).
 """
 import argparse
 import pathlib
@@ -180,6 +185,22 @@ def write(root, folder):
     return pages
 
 
+def needs_comment(warning):
+    """Whether a declaration that Doxygen found undocumented should have a comment."""
+    path, line, member, kind, owner = re.match(r"(\S+?):(\d+): warning: (?:Member (.*?) \((\w+)\) of \w+|Compound) (\S+)", warning).groups()
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    lines = text.splitlines()[int(line) - 1:]
+    if member is None or kind == "enumeration":
+        body = re.split(r"^ *};", "\n".join(lines), flags=re.M)[0]
+        return "//" not in body and not (kind == "enumeration" and "\n" not in body)
+    name = re.match(r"operator(\(\)|[^\w(]+)|[~\w]+", member)[0]
+    described = f"`{name}`" if kind == "variable" else f"{name}()"
+    return not (name.strip("~") == re.sub(r"<.*", "", owner).split("::")[-1] or re.match(r"operator(=|==|<=>)", name) or
+                re.search(r"\b(override|final)\b", re.split(r"[;{]", " ".join(lines[:9]))[0]) or
+                re.match(r"[a-z0-9]+\(\) const", member) or described in " ".join(text.partition("#pragma once")[0].split()) or
+                kind == "function" and re.search(rf"//.*\n(?: *template <.*\n)?.*[ &*]{re.escape(name)}\(", text))
+
+
 def run(root, folder, undocumented):
     copies = folder / "source"
     pages = write(root, copies)
@@ -196,7 +217,8 @@ OUTPUT_DIRECTORY = "{folder}"
     settings += "EXTRACT_ALL = NO\n" if undocumented else "WARN_AS_ERROR = FAIL_ON_WARNINGS\n"
     made = subprocess.run(["doxygen", "-"], input=settings, text=True, stderr=subprocess.PIPE)
     if undocumented:
-        missing = [line for line in made.stderr.splitlines() if " is not documented" in line]
+        lines = sorted({line for line in made.stderr.splitlines() if " is not documented" in line})
+        missing = [line for line in lines if needs_comment(line)]
         print("\n".join(missing) + f"\n{len(missing)} declarations without a comment")
         return 1 if missing else made.returncode
     print(made.stderr + "\n".join(pages.problems), file=sys.stderr)

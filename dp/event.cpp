@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/io/strict_json.h"
 #include "core/io/utf8.h"
+#include "core/join.h"
 
 namespace sotto {
 
@@ -77,16 +78,24 @@ class Fields {
   std::size_t read_ = 0;
 };
 
-Sampling parse_sampling(const std::string& name) {
-  const auto known =
-      std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.name == name; });
-  check(known != kinds.end(), "event: unknown sampling: {}", excerpt(name));
-  return known->sampling;
-}
-
 }  // namespace
 
 const char* name(Sampling sampling) { return kind_of(sampling).name; }
+
+Sampling parse_sampling(const char* op, const std::string& name) {
+  const auto known =
+      std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.name == name; });
+  check(known != kinds.end(), "{}: {} is not one of {}", op, excerpt(name),
+        join(sampling_names(), ", "));
+  return known->sampling;
+}
+
+std::vector<std::string> sampling_names() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) names.emplace_back(kind.name);
+  return names;
+}
+
 bool has_rate(Sampling sampling) { return kind_of(sampling).rate; }
 bool in_epochs(Sampling sampling) { return kind_of(sampling).passes; }
 
@@ -129,7 +138,7 @@ Event event_from_json(const std::string& text) {
   Fields fields(object);
   check(fields.word("mechanism") == mechanism_name, "event: unknown mechanism: {}", excerpt(text));
   Event event{.noise_multiplier = fields.number("noise_multiplier"),
-              .sampling = parse_sampling(fields.word("sampling")),
+              .sampling = parse_sampling("event: sampling", fields.word("sampling")),
               .sampling_rate = fields.number("sampling_rate")};
   const Kind& kind = kind_of(event.sampling);
   if (kind.passes) {

@@ -24,7 +24,7 @@ enum class Sampling {
   planned,            // turns by a public plan, noise correlated over it: one epoch is the plan
 };
 
-// The neighbouring relation of data sets.
+// How two neighbouring data sets differ: the relation that epsilon and delta refer to.
 enum class NeighboringRelation {
   add_or_remove_one,  // one record is present or absent
   replace_one,        // one record is replaced by another
@@ -48,6 +48,10 @@ using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 
 // The sampling's name in the ledger: "truncated_poisson" and so on.
 const char* name(Sampling sampling);
+// Returns the sampling of that name. Throws std::invalid_argument, with `op` first, if none has it.
+Sampling parse_sampling(const char* op, const std::string& name);
+// The names, in the order of `Sampling`.
+std::vector<std::string> sampling_names();
 // Returns whether the sampling has a sampling_rate, and whether its batches come in epochs.
 bool has_rate(Sampling sampling);
 // Returns whether the batches of the sampling come in epochs.

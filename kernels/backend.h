@@ -244,7 +244,8 @@ class Backend {
   virtual bool conv_gram_norms(View /*dy*/, View /*x*/, const Window& /*window*/, View /*y*/) {
     return false;
   }
-  // patches [n, positions, c kd kh kw]: row = position, column = (c, kd, kh, kw), of all channels.
+  // patches [n, positions, c kd kh kw]: a row for each position, with the columns (c, kd, kh, kw)
+  // of all channels.
   virtual void unfold(View x, const Window& window, View patches) = 0;
 
   // Pooling over [n, c, d, h, w]. `argmax` (u8 or i32) is the index in the window of the first

@@ -3,7 +3,6 @@
 
 namespace sotto {
 
-// The operation of a reduction.
 enum class Reduction { sum, max, min, product };
 
 // The up to two numbers that configure an elementwise operation (a slope, limits, an exponent).

@@ -28,7 +28,6 @@ class Accumulation {
  public:
   // Returns one loss for each row, [rows], on the given tape.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
-  // The result of mean_gradient().
   struct Result {
     // The gradients of the mean loss; empty for an f16 step that is skipped because one overflowed.
     Gradients gradients;
@@ -80,7 +79,7 @@ class Accumulation {
   const std::optional<Plan>& plan() const { return plan_; }
   // The loss scale of the next call.
   const LossScale& loss_scale() const { return loss_scale_; }
-  // LossScale::resume() for a training that continues.
+  // Continues the loss scale of a saved training (LossScale::resume()).
   void resume_loss_scale(double value, std::int64_t good_steps) {
     loss_scale_.resume(value, good_steps);
   }

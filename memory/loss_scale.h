@@ -12,7 +12,6 @@ namespace sotto::memory {
 
 // The rule by which a loss scale moves (Micikevicius et al. 2018).
 struct LossScaling {
-  // When the scale moves.
   enum class Adjust {
     never,
     // Ordinary training: a step with a gradient that is not finite is skipped and the scale halved.
@@ -43,7 +42,6 @@ class LossScale {
   // The present scale, a power of two.
   double value() const { return value_; }
   std::int64_t good_steps() const { return good_steps_; }  // since the scale last moved
-  // The rule, as given.
   const LossScaling& options() const { return options_; }
 
   // Ordinary training: divides the gradients of a loss times value() by it. Returns nullopt if one

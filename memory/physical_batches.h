@@ -37,7 +37,6 @@ class PhysicalBatches {
   void over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost,
             std::span<const std::int64_t> kinds = {});
 
-  // The most rows at once.
   std::int64_t rows() const { return rows_; }
   // The ends of these items' physical batches if there is memory for all.
   std::vector<std::int64_t> ends(std::span<const std::int64_t> rows_of,

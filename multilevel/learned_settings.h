@@ -61,7 +61,6 @@ class LearnedSettings {
   // Call after each step, with v at the new weights. Moves the settings for the next one. Throws
   // std::invalid_argument, with nothing changed, for a v that is not finite.
   void update(const Gradients& v);
-  // The present settings.
   const SgdSettings& settings() const { return settings_; }
   // The derivatives that the last update() moved by; 0 for settings that are not learned.
   const SgdSettings& derivatives() const { return derivatives_; }

@@ -39,11 +39,9 @@ class Level {
   // For responses: everything is at the parameters as they are now and on the last batch, with the
   // same dropout masks in all passes.
   const Problem& problem() const { return problem_; }
-  // The parameters that the optimizer holds.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   // The gradient of the mean loss by parameters of any problem; zeros for those it does not read.
   Gradients gradient(const std::vector<Parameter*>& by);
-  // The rows' losses, times their weights.
   Var loss(Pass& pass) const;
   // Adds to `total`, for the rows of one physical batch.
   using AddRows = std::function<void(Pass& pass, Gradients& total)>;
@@ -113,7 +111,6 @@ class Level {
   void next_batch();
   // gradient() of a step whose rows are kept, and its loss.
   Gradients gradient_keeping_rows(const std::vector<Parameter*>& by);
-  // Forgets the kept rows.
   void drop_kept_rows() { kept_rows_.clear(); }
   // Adds a step's gradient, in the order of parameters(); nullopt: it overflowed. Updates after
   // steps_per_update steps.
@@ -122,14 +119,12 @@ class Level {
   void keep();
   // Takes back what keep() kept.
   void restore();
-  // Steps made.
   std::int64_t steps() const { return steps_; }
   // The mean loss of the last step.
   double mean_loss() const { return mean_loss_; }
   // The names are those of state() of one problem.
   NamedTensors state() const;
-  // Throws as Levels::load_state() does.
-  void load_state(const NamedTensors& state);
+  void load_state(const NamedTensors& state);  // throws as Levels::load_state() does
 
  private:
   struct Kept {

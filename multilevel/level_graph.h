@@ -12,12 +12,10 @@
 
 namespace sotto::multilevel {
 
-// An edge between two problems.
 struct Edge {
   std::string from, to;  // names of problems
 };
 
-// The graph of Levels.
 struct LevelOptions {
   // The parameters of `from` act on the solution of `to`, and `from` wants the gradient through it.
   std::vector<Edge> upper_to_lower = {};

@@ -1,4 +1,4 @@
-// One computation of a problem's loss.
+// One forward pass: the computation of a problem's loss on a tape.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@ namespace sotto::multilevel {
 // The values of Pass::detach() in one batch, in the order of its calls.
 class DetachedValues {
  public:
-  // The values that later passes get.
   enum class Mode {
     present,  // each pass has its own values
     record,   // the same, and they are kept

@@ -37,7 +37,7 @@ using Weights = std::function<Var(Pass& pass, const Var& losses)>;
 // The rows of batch number 0, 1, ...; a function of the number alone, so that training can resume.
 using Batches = std::function<std::vector<std::int64_t>(std::int64_t number)>;
 
-// The batches of ShuffledBatches.
+// Batches of `batch` rows in an order that is drawn for each epoch (ShuffledBatches).
 Batches shuffled_batches(std::int64_t rows, std::int64_t batch, std::uint64_t seed);
 
 // The response of a lower problem's solution w to other parameters u: (dw/du)^T v or an
@@ -83,7 +83,7 @@ struct Problem {
   std::uint64_t seed = 0;                     // of dropout
   // Receives each update's gradients before they are clipped, and may change them.
   std::function<void(Gradients& gradients)> before_update = {};
-  // Called after each update: projections.
+  // Called after each update, for example to project the parameters onto a set.
   std::function<void()> after_update = {};
 };
 

@@ -36,7 +36,7 @@ struct RowSlopes {
   // nor with a memory limit.
   bool of_step = false;
 };
-// The response of these products.
+// Returns the response that approximates by these slopes.
 Response row_slopes(const RowSlopes& options = {});
 // finite_differences() with D v in place of v, where D is the elementwise derivative of the lower
 // problem's last Adam step by its gradient (Choe et al. 2023, SAMA). `rule` holds the optimizer's

@@ -26,9 +26,8 @@ class Visitor {
  public:
   // Called for each parameter that is there.
   using OnParameter = std::function<void(const std::string& name, Parameter& parameter)>;
-  // Called for each child.
+  // Called for each child, with its name in the module.
   using OnChild = std::function<void(const std::string& name, Module& child)>;
-  // Calls the two functions.
   Visitor(OnParameter on_parameter, OnChild on_child)
       : on_parameter_(std::move(on_parameter)), on_child_(std::move(on_child)) {}
 
@@ -36,7 +35,6 @@ class Visitor {
   void operator()(const std::string& name, const std::unique_ptr<Parameter>& parameter) const {
     if (parameter) on_parameter_(name, *parameter);
   }
-  // Names a child.
   void operator()(const std::string& name, Module& child) const { on_child_(name, child); }
 
  private:
@@ -54,7 +52,6 @@ class Module {
   virtual ~Module() = default;
   // Moving leaves the parameters at their addresses.
   Module(Module&&) = default;
-  // Takes over the other module's parameters.
   Module& operator=(Module&&) = default;
 
   // Computes the results, on the tape of x. Call the module by operator() and not this. It must not
@@ -68,22 +65,17 @@ class Module {
   // An activation checkpoint around each call: the tape saves the input only, and backward
   // recomputes the call (autograd/segment.h). The module must not move before backward has run.
   void set_recomputing(bool recompute) { recompute_ = recompute; }
-  // Returns what set_recomputing() was told.
   bool recompute() const { return recompute_; }
 
   // All parameters, those of children included, in the order of visit(), named by their path:
   // "conv1.weight", "0.bias". A parameter that visit() shows twice has its first name.
   NamedParameters named_parameters();
-  // The same without names.
   std::vector<Parameter*> parameters();
-  // A trainable parameter that a call used although visit() does not show it, and its owner in
-  // words: "a Linear of encoder, which visit() does not show". Recorded by calls of the outermost
-  // module.
+  // A trainable parameter that a call used although visit() does not show it. Calls of the
+  // outermost module record it.
   struct Unshown {
-    // Owned by its module.
-    const Parameter* parameter;
-    // Its owner, in words.
-    std::string owner;
+    const Parameter* parameter;  // of a module that lives
+    std::string owner;           // "a Linear of encoder, which visit() does not show"
   };
   // The parameters so recorded; empty if visit() is complete.
   const std::vector<Unshown>& unshown() const { return unshown_; }
@@ -92,7 +84,6 @@ class Module {
 
   // Frozen parameters get no gradient; optimizers made afterwards leave them out.
   void freeze() { set_trainable(false); }
-  // Undoes freeze().
   void unfreeze() { set_trainable(true); }
   // Converts the parameters' values. Throws std::invalid_argument for a type that is not
   // floating-point.
@@ -101,7 +92,6 @@ class Module {
   // their own inherit it; nullopt means that of the tape. f32 keeps a module in single precision on
   // a 16-bit tape. Throws std::invalid_argument for a type other than f32, f16 and bf16.
   void set_precision(std::optional<Dtype> precision);
-  // Returns what set_precision() was told.
   std::optional<Dtype> precision() const { return precision_; }
   // Moves the parameters' values to a device. Make optimizers afterwards: an optimizer keeps its
   // state on the device where it was made. Throws std::invalid_argument, with the reason, when the
@@ -109,11 +99,10 @@ class Module {
   void to(Device device);
 
  protected:
-  // Calls a module with any number of inputs: runs `run`, which calls forward(), in the module's
-  // precision and reports the call to the ModuleHook. If the call is recomputed in backward, `run`
-  // gets other Vars in place of `inputs`.
-  using Run = std::function<Var(std::span<const Var> inputs)>;
-  // Throws what `run` throws.
+  using Run = std::function<Var(std::span<const Var> inputs)>;  // calls forward()
+  // Calls a module with any number of inputs: calls `run` in the module's precision and reports the
+  // call to the ModuleHook. If the call is recomputed in backward, `run` gets other Vars in place
+  // of `inputs`.
   Var call(std::span<const Var> inputs, const Run& run);
   // Throws std::invalid_argument for a module of `count` inputs that was called with one.
   [[noreturn]] Var refuse_one_input(std::size_t count) const;
@@ -133,7 +122,7 @@ class Module {
 // destroyed. Recomputation in backward is not reported again.
 class ModuleHook {
  public:
-  // x is the call's first input.
+  // Called after each call of a module; x is the call's first input.
   using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;
   // Begins to observe calls on this thread.
   explicit ModuleHook(OnCall on_call);
@@ -152,11 +141,8 @@ class ModuleHook {
 // initial values depend on the seed and not on the compiler.
 class Sequential final : public Module {
  public:
-  // Modules begin .. end - 1.
   struct Segment {
-    // Indices of modules.
-    int begin = 0, end = 0;
-    // Equal bounds.
+    int begin = 0, end = 0;  // modules begin .. end - 1
     bool operator==(const Segment&) const = default;
   };
 
@@ -176,7 +162,6 @@ class Sequential final : public Module {
     modules_.push_back(std::move(made));
     return reference;
   }
-  // The number of modules.
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().
   Module& operator[](int index);
@@ -188,7 +173,6 @@ class Sequential final : public Module {
   // Returns the segments, sorted by begin, an enclosing one before those inside it.
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // Throws std::invalid_argument where a module does.
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 

@@ -36,13 +36,11 @@ struct Instance {
 // or difference quotients do not match, and the samples of an instance must be independent. Some
 // instances need two or more samples, so that mixing of samples is detected.
 struct OpCase {
-  std::string op = {};    // its registered name
-  std::string what = {};  // a description of this use
-  // Makes an instance.
-  std::function<Instance(PublicRandom&)> make = {};
+  std::string op = {};                               // its registered name
+  std::string what = {};                             // a description of this use
+  std::function<Instance(PublicRandom&)> make = {};  // makes one of random values and sizes
 };
 
-// Options of check_op() and check_layer().
 struct CheckOptions {
   int instances = 24;         // random instances to check
   std::uint64_t seed = 2024;  // of the instances
@@ -64,7 +62,7 @@ struct CheckOptions {
 // - at 0, 1, -1 and far values up to 90, one element of an argument at a time, value and gradient
 //   have no gaps, and f32 agrees with f64 within its range. Poles and jumps are exempt.
 // If the function also takes shared arguments, each instance runs a second time with all of them as
-// parameters, so that the gradients of many samples pass through its backward (Op::Batchable).
+// parameters, so that the gradients of many samples pass through its backward (Op::batchable).
 //
 // Throws std::invalid_argument, naming the violated law and the instance; and if no instance has
 // two samples. Example: `check_op({.op = "scale", .what = "by 2", .make = make_instance});`

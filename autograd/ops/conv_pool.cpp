@@ -10,9 +10,9 @@ namespace sotto {
 
 namespace {
 
-const Op conv_op("conv", Op::Captures::shared);
-const Op max_pool_op("max_pool", Op::Captures::shared);
-const Op avg_pool_op("avg_pool", Op::Captures::shared);
+const Op conv_op("conv", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
+const Op max_pool_op("max_pool", {.captures = Op::Captures::shared});
+const Op avg_pool_op("avg_pool", {.captures = Op::Captures::shared});
 
 void check_images(const Op& op, const Var& x) {
   check(x.rank() >= 3 && x.rank() <= 5, "{}: input {} is not [n, c, 1 to 3 spatial axes]", op.name,

@@ -16,15 +16,22 @@ namespace sotto {
 
 namespace {
 
+template <class F>
+Op op_of() {
+  OpProperties properties{.captures = Op::Captures::shared, .batchable = true};
+  if constexpr (requires { F::needs_f32; }) properties.precision = Op::Precision::f32;
+  return Op(F::name, properties);
+}
+
 template <class... F>
 std::vector<Op> ops_of(FunctorList<F...>) {
-  return {Op(F::name, Op::Captures::shared, Op::Batchable::yes)...};
+  return {op_of<F>()...};
 }
 
 const std::vector<Op> unary_ops = ops_of(UnaryFunctors{});
 const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
-const Op where_op("where", Op::Captures::shared, Op::Batchable::yes);
-const Op dropout_op("dropout", Op::Captures::shared);
+const Op where_op("where", {.captures = Op::Captures::shared, .batchable = true});
+const Op dropout_op("dropout", {.captures = Op::Captures::shared});
 
 // The memory of an operand that no one else references, for the result; else undefined.
 Tensor reusable(const Var& x) {

@@ -15,10 +15,10 @@ namespace sotto {
 
 namespace {
 
-const Op gather_op("gather", Op::Captures::shared);
-const Op scatter_op("scatter", Op::Captures::shared);
-const Op order_op("sort", Op::Captures::shared);
-const Op split_op("split", Op::Captures::shared);
+const Op gather_op("gather", {.captures = Op::Captures::shared});
+const Op scatter_op("scatter", {.captures = Op::Captures::shared});
+const Op order_op("sort", {.captures = Op::Captures::shared});
+const Op split_op("split", {.captures = Op::Captures::shared});
 
 // The sample axis of an op with ids: x and ids must share it, and it must not be the indexed axis.
 SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids) {

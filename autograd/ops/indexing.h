@@ -31,10 +31,9 @@ Var masked_fill(const Var& x, const Var& mask, double value);
 // Extreme value along one axis; the gradient goes to the first of the extreme elements.
 Var max(const Var& x, int axis, bool keepdim = false);
 Var min(const Var& x, int axis, bool keepdim = false);  // smallest value
-// Extreme value over several axes; an empty list means all.
+// The largest and the smallest value over several axes; an empty list means all.
 Var amax(const Var& x, const Shape& axes = {}, bool keepdim = false);
-// Smallest value over several axes.
-Var amin(const Var& x, const Shape& axes = {}, bool keepdim = false);
+Var amin(const Var& x, const Shape& axes = {}, bool keepdim = false);  // smallest
 // The index of the first maximum, i64, without gradient.
 Var argmax(const Var& x, int axis, bool keepdim = false);
 Var prod(const Var& x, int axis, bool keepdim = false);  // product along one axis

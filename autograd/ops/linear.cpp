@@ -14,9 +14,10 @@ namespace sotto {
 
 namespace {
 
-const Op linear_op("linear", Op::Captures::shared);
-const Op matmul_op("matmul", Op::Captures::shared);
-const Op embedding_op("embedding", Op::Captures::shared);
+const Op linear_op("linear", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
+const Op matmul_op("matmul", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
+const Op embedding_op("embedding",
+                      {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
 
 // [.., k] -> [rows, k]
 Tensor rows_of(const Tensor& x) {

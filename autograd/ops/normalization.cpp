@@ -16,7 +16,7 @@ namespace sotto {
 
 namespace {
 
-const Op normalize_op("normalize", Op::Captures::shared, Op::Batchable::yes);
+const Op normalize_op("normalize", {.captures = Op::Captures::shared, .batchable = true});
 
 // The samples of an array and the blocks of a sample, with their distances in blocks.
 struct Blocks {

@@ -16,11 +16,14 @@ namespace sotto {
 
 namespace {
 
-const Op sum_op("sum", Op::Captures::shared, Op::Batchable::yes);
-const Op norm_op("norm", Op::Captures::shared);
-const Op softmax_op("softmax", Op::Captures::shared);
-const Op log_softmax_op("log_softmax", Op::Captures::shared);
-const Op map_axis_op("map_axis", Op::Captures::shared);
+const Op sum_op("sum", {.captures = Op::Captures::shared,
+                        .precision = Op::Precision::f32,
+                        .batchable = true});
+const Op norm_op("norm", {.captures = Op::Captures::shared, .precision = Op::Precision::f32});
+const Op softmax_op("softmax", {.captures = Op::Captures::shared, .precision = Op::Precision::f32});
+const Op log_softmax_op("log_softmax",
+                        {.captures = Op::Captures::shared, .precision = Op::Precision::f32});
+const Op map_axis_op("map_axis", {.captures = Op::Captures::shared});
 
 bool contains(const Shape& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();

@@ -10,9 +10,9 @@ namespace sotto {
 // dropped.
 Var sum(const Var& x, const Shape& axes = {}, bool keepdim = false);
 Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);  // the mean
-// The sum of squared deviations divided by count - correction.
+// The sum of squared deviations from the mean, divided by their number minus `correction`.
 Var variance(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
-// The square root of the variance.
+// sqrt(variance()), whose gradient is infinite at a variance of 0.
 Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = false,
                        double correction = 1);
 // The Euclidean norm; its derivative at zero is zero.

@@ -14,7 +14,8 @@ namespace sotto {
 
 namespace {
 
-const Op conv_transpose_op("conv_transpose", Op::Captures::shared);
+const Op conv_transpose_op("conv_transpose",
+                           {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
 
 std::int64_t entry(const char* op, const Shape& list, int axis, int axes) {
   check(list.rank() == 1 || list.rank() == axes, "{}: {} does not fit {} spatial axes", op, list,

@@ -12,7 +12,6 @@ enum class Interpolation {
   linear,   // between two neighbours along every spatial axis: linear, bilinear, trilinear
 };
 
-// Options of upsample().
 struct UpsampleOptions {
   Interpolation mode = Interpolation::nearest;  // nearest or linear
   // For linear only. If true, the source of output i is i (in - 1) / (out - 1), else max(0, (i +
@@ -20,7 +19,6 @@ struct UpsampleOptions {
   bool align_corners = false;
 };
 
-// Resizes the spatial axes to `size`.
 Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options = {});
 
 // Options of conv_transpose(). Lists have one entry per spatial axis, or a single one for all.

@@ -11,15 +11,14 @@ namespace sotto {
 
 namespace {
 
-const Op reshape_op("reshape", Op::Captures::shared);
-const Op permute_op("permute", Op::Captures::shared);
-const Op expand_op("expand", Op::Captures::shared, Op::Batchable::yes);
-const Op slice_op("slice", Op::Captures::shared, Op::Batchable::yes);
-const Op views_op("views", Op::Captures::shared, Op::Batchable::no,
-                  Op::SampleCount::changes_sample_count);
-const Op concat_op("concat", Op::Captures::shared);
+const Op reshape_op("reshape", {.captures = Op::Captures::shared});
+const Op permute_op("permute", {.captures = Op::Captures::shared});
+const Op expand_op("expand", {.captures = Op::Captures::shared, .batchable = true});
+const Op slice_op("slice", {.captures = Op::Captures::shared, .batchable = true});
+const Op views_op("views", {.captures = Op::Captures::shared, .changes_sample_count = true});
+const Op concat_op("concat", {.captures = Op::Captures::shared});
 constexpr const char* views_advice = "join_views puts several views of each sample into one batch";
-const Op take_op("take", Op::Captures::shared);
+const Op take_op("take", {.captures = Op::Captures::shared});
 
 // Records y, which has x's elements in order under another shape.
 Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {

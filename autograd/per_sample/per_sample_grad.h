@@ -104,7 +104,7 @@ class PerSampleGrad {
   PerSampleGrad reshaped(const Shape& shape) const;
   // Each G[n] with its axes permuted: axis k of the result is axis axes[k] of G[n].
   PerSampleGrad permuted(const Shape& axes) const;
-  // Materializes the gradients if the cost model says norm + weighted sum are then cheaper and they
+  // Materializes the gradients if by the cost model norm and weighted sum are then cheaper and they
   // fit in `budget` bytes (and, unless `norm_method` forces it, take no more bytes than 16-bit
   // factors). Otherwise returns *this.
   PerSampleGrad materialize_if_cheaper(NormMethod norm_method, std::size_t budget) const;

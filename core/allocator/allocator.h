@@ -18,7 +18,6 @@ class RawMemory {
  public:
   virtual ~RawMemory() = default;
   virtual void* allocate(std::size_t bytes) = 0;  // nullptr: no memory left
-  // Returns memory that allocate() gave.
   virtual void release(void* address) noexcept = 0;
 };
 
@@ -96,8 +95,7 @@ class Allocator {
 
   // Adds an observer; it must live until it is removed.
   void add_watch(AllocationObserver& watch);
-  // Removes an observer.
-  void remove_watch(AllocationObserver& watch);
+  void remove_watch(AllocationObserver& watch);  // if it is there
 
   // The bytes taken for a request of `bytes`.
   static std::size_t size_class(std::size_t bytes);

@@ -20,8 +20,7 @@ enum class MemoryKind : std::uint8_t {
   data,             // inputs of a tape
   other,
 };
-// The number of kinds.
-inline constexpr int memory_kinds = 9;
+inline constexpr int memory_kinds = 9;  // the number of MemoryKinds
 
 // The kind in words: "optimizer state".
 const char* name(MemoryKind kind);
@@ -38,7 +37,6 @@ struct MemoryLabel {
   const char* module = no_text;         // its path in the model: "block1.conv2"
   const char* phase = no_text;          // of the step: "forward"
 
-  // Compares texts by address.
   bool operator==(const MemoryLabel&) const = default;
   // The op in words: "conv2d (backward)".
   std::string op_name() const;
@@ -57,7 +55,6 @@ const void* memory_owner();
 // `const LabelScope scope = LabelScope::phase("evaluation");`
 class LabelScope {
  public:
-  // Sets this label.
   explicit LabelScope(const MemoryLabel& label, const void* owner = memory_owner());
   LabelScope(const LabelScope&) = delete;
   LabelScope& operator=(const LabelScope&) = delete;
@@ -65,9 +62,9 @@ class LabelScope {
 
   // The current label with one field replaced.
   static LabelScope kind(MemoryKind kind);
-  // Replaces the phase.
+  // A scope whose label has another phase, and the rest of the label outside.
   static LabelScope phase(const char* phase);
-  // Replaces the module's path.
+  // A scope whose label has another module path, and the rest of the label outside.
   static LabelScope module(const char* path);
 
  private:

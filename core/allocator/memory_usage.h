@@ -23,8 +23,7 @@ struct MemoryUsage {
 
   // Counts a block that is handed out.
   void add(std::size_t bytes);
-  // Counts a block that is returned.
-  void remove(std::size_t bytes);
+  void remove(std::size_t bytes);  // counts its return
 };
 
 // The memory of a device: its usage, and the state of the allocator's cache.
@@ -42,8 +41,7 @@ struct MemoryStatistics : MemoryUsage {
 
 // The field of a label by which usage is grouped.
 enum class MemoryAxis { kind, op, module, phase };
-// The number of axes.
-inline constexpr int memory_axes = 4;
+inline constexpr int memory_axes = 4;  // the number of MemoryAxis values
 
 // That field in words, such as "conv2d (backward)"; empty if it is not known.
 std::string part_of(const MemoryLabel& label, MemoryAxis axis);
@@ -54,7 +52,6 @@ struct NamedUsage {
   MemoryUsage usage;  // of its blocks
 };
 
-// Usage by whole label.
 struct LabelledUsage {
   MemoryLabel label;  // of the blocks
   MemoryUsage usage;  // of its blocks

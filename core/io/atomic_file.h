@@ -20,7 +20,6 @@ class FileWriter {
   FileWriter(int descriptor, const std::string& path) : descriptor_(descriptor), path_(path) {}
   // Throws SystemFailure unless all bytes were written. Waits for a slow reader.
   void write(std::span<const std::byte> bytes);
-  // The bytes of a text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
  private:

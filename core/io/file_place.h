@@ -17,7 +17,6 @@ enum class FileKind {
 // The kind of a file; `other` if it does not exist. Throws SystemFailure if it cannot be read.
 FileKind file_kind(const std::string& path);
 
-// The way to write a path.
 struct FilePlace {
   std::string path;       // the path, with the symbolic links of its last component resolved
   bool replaced = false;  // true: written to a temporary file, which is then renamed to `path`

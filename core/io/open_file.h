@@ -10,12 +10,10 @@ namespace sotto {
 class Descriptor {
  public:
   Descriptor() = default;
-  // Takes over an open descriptor.
   explicit Descriptor(int number) : number_(number) {}
   ~Descriptor() { close(); }
   // Leaves the other one without a file.
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  // Exchanges the two.
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
     return *this;

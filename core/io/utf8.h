@@ -17,8 +17,7 @@ struct Utf8Character {
 // The character at an offset below the text's size. Refuses what RFC 3629 does: longer forms than
 // needed, surrogates, and codes above U+10FFFF.
 Utf8Character utf8_character(std::string_view text, std::size_t at);
-// The character in UTF-8.
-std::string utf8_bytes(char32_t code);
+std::string utf8_bytes(char32_t code);  // one to four bytes
 
 // The number of bytes of the UTF-8 character (RFC 3629) at the beginning of a text of at least one
 // byte; 0 if it is invalid.

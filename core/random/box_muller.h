@@ -83,7 +83,7 @@ HD inline double cos_small(double x) {
   return 1 + r * sum;
 }
 
-// sqrt(-2 ln u), u = 2^-(zeros + 1) (1 + fraction), the fraction from the lower 52 bits of a word.
+// sqrt(-2 ln u), u = 2^-(zeros + 1) (1 + f), with f from the lower 52 bits of a word.
 HD inline double radius(std::uint64_t word, double zeros) {
   const double t = std::bit_cast<double>((word & fraction_mask) | one_bits);
   // Near u = 1 the logarithm is small and must not be the difference of two large numbers.

@@ -14,18 +14,15 @@ struct ChaChaKey {
   std::uint32_t word[8] = {};  // 256 bits
 };
 
-// A nonce of 96 bits.
 struct ChaChaNonce {
   std::uint32_t word[3] = {};  // 96 bits
 };
 
-// A block of the keystream.
 struct ChaChaBlock {
   std::uint32_t word[16] = {};  // 64 bytes
 };
 
-// Bytes of a block.
-inline constexpr std::size_t chacha_block_bytes = 64;
+inline constexpr std::size_t chacha_block_bytes = 64;  // of keystream
 
 // x rotated by 0 < bits < 32.
 HD constexpr std::uint32_t rotate_left(std::uint32_t x, int bits) {

@@ -18,11 +18,9 @@ struct PhiloxKey {
   std::uint64_t seed = 0;    // public
   std::uint64_t stream = 0;  // of the purpose
 
-  // Compares both numbers.
   bool operator==(const PhiloxKey&) const = default;
 };
 
-// Four words of output.
 struct PhiloxBlock {
   std::uint32_t word[4];  // 128 bits
 };
@@ -100,7 +98,6 @@ class PublicRandom {
   // Begins at word 0 of the sequence.
   explicit PublicRandom(std::uint64_t seed, std::uint64_t stream = 0) : key_{seed, stream} {}
 
-  // The next word.
   std::uint64_t word() { return philox_word(key_, counter_++); }
   // Uniform in [0, 1), with 53 bits.
   double uniform() { return unit_interval(word()); }

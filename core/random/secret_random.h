@@ -21,7 +21,6 @@ class SecretRandom {
   static SecretRandom insecure_seeded(std::uint64_t seed);
   // Erases the key. A generator that was moved from has none and throws when used.
   ~SecretRandom();
-  // Takes over the key.
   SecretRandom(SecretRandom&& other) noexcept;
   // Takes over the key, and erases its own.
   SecretRandom& operator=(SecretRandom&& other) noexcept;

@@ -11,11 +11,10 @@ namespace sotto {
 
 namespace {
 
-// The value of SOTTO_SIMD, or of its earlier name SOTTO_INSTRUCTIONS; empty if neither is set.
+// The value of SOTTO_SIMD; empty if it is not set.
 std::string_view requested() {
   static const std::string_view requested = [] {
-    const char* const now = std::getenv("SOTTO_SIMD");
-    const char* const given = now ? now : std::getenv("SOTTO_INSTRUCTIONS");
+    const char* const given = std::getenv("SOTTO_SIMD");
     const std::string_view value = given ? given : "";
     check(!given || value == "portable" || value == "avx2",
           "SOTTO_SIMD: \"{}\" is neither \"portable\" nor \"avx2\"", value);

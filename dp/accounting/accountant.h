@@ -58,26 +58,20 @@ class Accountant {
   // composed like any other (selection_cost). Throws std::invalid_argument for a second one, or a
   // cost below that of a single run.
   void charge_selection(const SelectionCost& cost);
-  // True after charge_selection().
   bool has_selection() const { return mean_runs_ > 1; }
   // The method, as make_accountant() was told it.
   AccountantKind kind() const { return kind_; }
   // The neighbouring relation that epsilon and delta are for.
   NeighboringRelation relation() const { return relation_; }
-  // The name of the kind.
   std::string name() const { return sotto::name(kind_); }
 
  protected:
-  // An empty history.
   Accountant(AccountantKind kind, NeighboringRelation relation)
       : kind_(kind), relation_(relation) {}
   // A copy has the same history and goes on by itself.
   Accountant(const Accountant&) = default;
-  // Takes over the history.
   Accountant(Accountant&&) = default;
-  // Copies the history.
   Accountant& operator=(const Accountant&) = default;
-  // Takes over the history.
   Accountant& operator=(Accountant&&) = default;
 
   // Composes what compose() reduces every sampling to: count >= 1 releases on full batches, or on

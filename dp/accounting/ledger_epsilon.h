@@ -1,4 +1,4 @@
-// The epsilon of a ledger's releases.
+// Composes the releases that a ledger lists into an epsilon.
 #pragma once
 
 #include "dp/accounting/make_accountant.h"

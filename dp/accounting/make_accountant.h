@@ -1,4 +1,4 @@
-// The accountants of each kind.
+// Makes an accountant by its kind, and parses the names of kinds.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-// An accountant with an empty history.
+// Returns an accountant that has composed nothing yet.
 std::unique_ptr<Accountant> make_accountant(
     AccountantKind kind = AccountantKind::pld,
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one);

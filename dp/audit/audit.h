@@ -16,7 +16,6 @@ namespace sotto {
 struct Guesses {
   std::int64_t in = 0;   // guessed to have taken part
   std::int64_t out = 0;  // guessed not to have
-  // Compares every member.
   bool operator==(const Guesses&) const = default;
 };
 
@@ -24,7 +23,6 @@ struct Guesses {
 // stay below 100.
 std::string confidence_text(double confidence);
 
-// Options of one_run_audit().
 struct OneRunOptions {
   double confidence = 0.95;  // in (0, 1)
   double delta = 1e-5;       // in [0, 1]
@@ -36,7 +34,6 @@ struct OneRunOptions {
 // All m canaries, m/2, ..., m/16, half of the guesses on each side, and the m/8 highest only.
 std::vector<Guesses> default_guesses(std::int64_t canaries);
 
-// The result of one_run_audit().
 struct OneRunAudit {
   double epsilon = 0;         // the lower bound; 0 when none is proved
   Guesses guesses;            // the guesses that prove it

@@ -15,7 +15,6 @@ class SecretRandom;
 
 namespace sotto {
 
-// Options of DiracCanaries.
 struct CanaryOptions {
   std::int64_t count = 1000;    // number of canaries
   std::int64_t population = 1;  // of the units that are not canaries
@@ -35,7 +34,6 @@ class DiracCanaries {
   DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options,
                 SecretRandom coins);
 
-  // The number of canaries.
   std::int64_t size() const { return std::ssize(places_); }
   // The number of units to sample from: all canaries are units, but those that are out have no
   // rows.
@@ -49,13 +47,13 @@ class DiracCanaries {
   // The rows to give to the model: 0 in place of a canary's.
   std::vector<std::int64_t> data_rows(std::span<const std::int64_t> rows) const;
   // Replaces the losses of canaries' rows in `ordinary` [n], the model's losses for
-  // data_rows(rows), by magnitude * theta_k, whose gradient is the canary's.
+  // data_rows(rows), by magnitude theta_k, whose gradient is the canary's.
   Var losses(const Var& ordinary, std::span<const std::int64_t> rows) const;
 
   // The canaries' elements of the parameters' present values, and of gradients (0 for a missing
   // one).
   std::vector<double> values() const;
-  // The same elements of gradients.
+  // Returns the canaries' elements of a gradient, in the order of the canaries.
   std::vector<double> elements(const Gradients& gradients) const;
 
  private:

@@ -9,7 +9,6 @@
 
 namespace sotto {
 
-// Options of clopper_pearson_audit().
 struct ClopperPearsonOptions {
   double confidence = 0.95;  // in (0, 1)
   double delta = 1e-5;       // in (0, 1)
@@ -24,7 +23,6 @@ struct TestErrors {
   double max_false_positives = 1, max_false_negatives = 1;
 };
 
-// The result of clopper_pearson_audit().
 struct ClopperPearsonAudit {
   // For any mechanism: the larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR)
   // (Kairouz, Oh and Viswanath 2015).

@@ -123,8 +123,9 @@ class Clipper {
   // The reason why the last physical batch was not clipped by replaying a CUDA graph. Empty if it
   // was replayed, even if the host then had to clip it again.
   const std::string& capture_failure_reason() const;
-  // The sum before noise, f64. NOT private; for tests only.
-  const Gradients& sums_for_tests() { return accumulator_.complete_sums(); }
+  // Returns the sums, f64, of the clipped gradients that this rank has added to the batch so far,
+  // before noise: NOT private. An auditor's reference, for one.
+  const Gradients& clipped_sums() { return accumulator_.complete_sums(); }
 
  private:
   enum class State { adding, finished, broken };

@@ -64,8 +64,8 @@ using OnStep = std::function<bool(const StepReport& report, const Engine& engine
 // options.engine.unit and the relation add_or_remove_one. Releases that it already holds count.
 // Throws where Engine, Engine::step(), save_checkpoint() and load_checkpoint() do; SystemFailure
 // for files that do not belong together, and, before any of them is read, while another training,
-// in this process or another, has the name options.save; std::invalid_argument unless steps >= 1
-// and save_every >= 1.
+// in this process or another, has the name options.save; std::invalid_argument unless
+// options.engine.steps >= 1 and save_every >= 1.
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                        const std::string& ledger, const TrainOptions& options,
                        const TrainLoss& loss, const OnStep& on_step = {});

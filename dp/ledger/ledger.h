@@ -36,7 +36,6 @@ class Ledger {
   // runs wait for the answer. Writing to the ledger during a check throws std::invalid_argument.
   using BudgetCheck = std::function<bool(const History& after)>;
 
-  // A ledger in memory.
   explicit Ledger(LedgerHeader header = {});
   // Creates a file. Throws SystemFailure when it exists already. The file is written once for every
   // `block` >= 1 releases of one kind; a crash over-counts by that many at most.
@@ -122,7 +121,6 @@ class Ledger {
   History history_after(const EventCounts& more) const;
   // The releases of all runs, by event; as history().
   EventCounts events() const;
-  // Their number.
   std::int64_t releases() const { return total_releases(events()); }
   // The number of other runs' lines read so far. If it grew, events() changed by other runs, not
   // only by record().
@@ -138,7 +136,6 @@ class Ledger {
   std::vector<std::string> reasons() const;
   // The ids of the ledger and of this run, 128 random bits each.
   const std::string& id() const;
-  // The id of this run.
   const std::string& run_id() const;
   // True if the run was continued from a training checkpoint by resume().
   bool resumed() const;

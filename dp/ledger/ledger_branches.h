@@ -13,7 +13,6 @@ namespace sotto {
 // The lines that follow one another, by their checksums, from a first line on, wherever in the file
 // they stand.
 struct LedgerBranches {
-  // A line of the file.
   struct Line {
     std::int64_t after = -1;   // the number of the line that it follows; 0: a first line; -1: none
     std::int64_t repeats = 0;  // the number of an earlier line of the same text; 0: none
@@ -28,7 +27,7 @@ struct LedgerBranches {
   std::string unknown;  // why `contents` have no epsilon; empty if they have one
 };
 
-// Reads a file of any content.
+// Reads the lines of a ledger file and the branches that they form. Any content is accepted.
 LedgerBranches read_branches(const std::string& file);
 
 }  // namespace sotto

@@ -14,15 +14,13 @@ namespace sotto {
 
 // The most releases that one line may reserve.
 inline constexpr std::int64_t max_reservation = 1 << 20;
-// Draws have numbers below this.
-inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;  // draws have smaller numbers
 
 // The meaning of the numbers: the privacy unit, in words for people, and the neighbouring relation.
 struct LedgerHeader {
   std::string unit = "one training example";                              // in words
   NeighboringRelation relation = NeighboringRelation::add_or_remove_one;  // of data sets
 
-  // Compares every member.
   bool operator==(const LedgerHeader&) const = default;
 };
 
@@ -37,7 +35,6 @@ struct PrivateSelection {
   TruncatedNegativeBinomial runs = {};  // distribution of their number
   EventCounts run = {};                 // the maximum releases of one run
 
-  // Compares both.
   bool operator==(const PrivateSelection&) const = default;
 };
 
@@ -70,11 +67,9 @@ struct Reservation {
   std::uint64_t first_draw = 0;  // number of the first draw
   std::uint64_t epoch_id = 0;    // EpochPosition::epoch_id of an epoch's first batch; 0: none
 
-  // Compares every member.
   bool operator==(const Reservation&) const = default;
 };
 
-// A draw's position in its epoch.
 struct EpochPosition {
   std::uint64_t began = 0;          // number of the draw that began the epoch
   std::int64_t index_in_epoch = 0;  // batches before it in its epoch
@@ -94,7 +89,6 @@ struct LedgerRun {
     std::uint64_t draw = 0;  // that began it
     std::int64_t left = 0;   // charged and not yet released
     std::uint64_t id = 0;    // EpochPosition::epoch_id
-    // Compares every member.
     bool operator==(const Pass&) const = default;
   };
   std::vector<Pass> passes;  // one for each kind
@@ -102,7 +96,6 @@ struct LedgerRun {
   // The number of runs of a private selection, of which `plan` and `events` are one.
   std::optional<TruncatedNegativeBinomial> selection = {};
 
-  // Compares every member.
   bool operator==(const LedgerRun&) const = default;
 
   // Throws std::invalid_argument unless 1 <= count <= max_reservation, the draws are new and
@@ -117,7 +110,6 @@ struct LedgerRun {
   std::int64_t payments_left(const Event& paid) const;
   // The epoch that such a batch, paid or first, belongs to; null if none has begun.
   Pass* pass_of(Event event);
-  // The same, to read.
   const Pass* pass_of(Event event) const;
   // Returns whether the plan allows every release.
   bool within_plan() const;
@@ -139,7 +131,6 @@ struct LedgerContents {
   void set_population(std::int64_t units);
   // The run with this id, which is added if it is new.
   LedgerRun& run(const std::string& id);
-  // The releases of all runs.
   EventCounts events() const;
   // The releases of all runs, and whether they were planned.
   History history() const;

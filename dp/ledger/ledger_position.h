@@ -16,7 +16,6 @@ struct LedgerPosition {
   std::uint64_t bytes = 0;    // of these lines
   std::string checksum;       // of the last of these lines
 
-  // Compares every member.
   bool operator==(const LedgerPosition&) const = default;
 };
 

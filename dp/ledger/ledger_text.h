@@ -35,11 +35,11 @@ LedgerText parse_ledger(const std::string& text, const std::string& path);
 
 // Format lines without their checksums. In texts for people, invalid UTF-8 is replaced.
 std::string header_line(const LedgerContents& contents);
-// Pays in advance.
+// The line that charges releases before they are made.
 std::string reservation_line(const LedgerRun& run, const Reservation& reservation);
 // Says how many of the open reservation were used.
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw);
-// Declares the number of units.
+// The line that declares the number of units in the data set.
 std::string population_line(const LedgerRun& run, std::int64_t units);
 // Declares the most that the run will release.
 std::string plan_line(const LedgerRun& run, const EventCounts& max);

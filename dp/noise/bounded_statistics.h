@@ -22,12 +22,9 @@ class SampledBatch;
 // private until a mechanism has released them. Throws std::invalid_argument when moved from.
 class BoundedStatistics {
  public:
-  // Moving leaves the other one empty.
   BoundedStatistics(BoundedStatistics&&) noexcept;
-  // Moving leaves the other one empty.
   BoundedStatistics& operator=(BoundedStatistics&&) noexcept;
   ~BoundedStatistics();
-  // The batch whose units were summed.
   const SampledBatch& draw() const;
 
  private:

@@ -30,9 +30,7 @@ class GaussianMechanism final : public Mechanism {
                     GaussianNoise noise = GaussianNoise::discretized);
   ~GaussianMechanism() override;
 
-  // The noise multiplier of further releases.
   double noise_multiplier() const { return noise_multiplier_; }
-  // Throws where the constructor does.
   void set_noise_multiplier(double noise_multiplier) override;
   void prefetch() override;
   Event event(Event batch) const override;

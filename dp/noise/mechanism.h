@@ -29,7 +29,6 @@ class NoisyGradient {
  public:
   // Copies share the gradient; a move is a copy, so that none is ever empty.
   NoisyGradient(const NoisyGradient&) = default;
-  // Shares the other's gradient.
   NoisyGradient& operator=(const NoisyGradient&) = default;
   // The mean gradient of each parameter, with its noise.
   const Gradients& gradients() const;

@@ -19,7 +19,6 @@ struct NoiseGrid {
   double spacing = 1;  // a power of two
   double stddev = 0;   // standard deviation of the noise, in spacings
 
-  // Compares every member.
   bool operator==(const NoiseGrid&) const = default;
   // The nearest multiple of the spacing, as a number of spacings. A value more than 2^61 spacings
   // from 0 counts as that far. Not for NaN.

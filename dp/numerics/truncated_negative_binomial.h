@@ -37,7 +37,6 @@ struct TruncatedNegativeBinomial {
   // in units of 2^-53. The probability of each k is off by a factor of at most 1 +- 2^-30 k.
   std::int64_t draw(SecretRandom& random) const;
 
-  // Compares both.
   bool operator==(const TruncatedNegativeBinomial&) const = default;
 };
 

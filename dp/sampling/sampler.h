@@ -17,21 +17,17 @@ struct UnitDigest {
   std::int64_t units = 0;  // their number
   std::uint64_t hash = 0;  // the sum of their hashes, modulo 2^64
 
-  // Adds a disjoint set.
+  // Makes this the digest of the union with a disjoint set.
   UnitDigest& operator+=(const UnitDigest& other);
-  // Compares both numbers.
   bool operator==(const UnitDigest&) const = default;
 };
-// The digest of the units.
-UnitDigest digest_of(std::span<const std::int64_t> units);
+UnitDigest digest_of(std::span<const std::int64_t> units);  // in any order
 
 // One logical batch, as a sampler drew it. Only samplers make it, and it can be moved and used up
 // but not copied.
 class SampledBatch {
  public:
-  // Takes over the batch.
   SampledBatch(SampledBatch&&) = default;
-  // Takes over the batch.
   SampledBatch& operator=(SampledBatch&&) = default;
 
   // The privacy units that take part, in increasing order; may be empty. On another rank than 0
@@ -39,7 +35,6 @@ class SampledBatch {
   std::span<const std::int64_t> units() const { return units_; }
   // The number of all units that take part, on every rank.
   std::int64_t size() const { return told_ ? told_->units : std::ssize(units_); }
-  // Their digest.
   UnitDigest digest() const { return told_ ? *told_ : digest_of(units_); }
   // The event that a release of this batch is accounted as, with a noise multiplier of 0.
   const Event& event() const { return event_; }

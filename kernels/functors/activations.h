@@ -164,6 +164,7 @@ struct Tanh {
 // log(1 + e^(beta x)) / beta; x itself if beta x exceeds the threshold.
 struct Softplus {
   static constexpr const char* name = "softplus";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{1.5, 20};
   double beta, threshold;
@@ -196,6 +197,7 @@ struct Mish {
 
 struct LogSigmoid {
   static constexpr const char* name = "logsigmoid";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {

@@ -11,6 +11,7 @@ namespace sotto::functors {
 
 struct Exp {
   static constexpr const char* name = "exp";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
@@ -24,6 +25,7 @@ struct Exp {
 
 struct Expm1 {
   static constexpr const char* name = "expm1";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
@@ -37,6 +39,7 @@ struct Expm1 {
 
 struct Log {
   static constexpr const char* name = "log";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr double low = 0.2, high = 4;
   template <class T>
@@ -51,6 +54,7 @@ struct Log {
 
 struct Log1p {
   static constexpr const char* name = "log1p";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.7, high = 4;
   template <class T>
@@ -65,6 +69,7 @@ struct Log1p {
 
 struct Sqrt {
   static constexpr const char* name = "sqrt";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::second;
   static constexpr double low = 0.2, high = 4;
   template <class T>
@@ -79,6 +84,7 @@ struct Sqrt {
 
 struct Rsqrt {
   static constexpr const char* name = "rsqrt";
+  static constexpr bool needs_f32 = true;
   static constexpr double low = 0.2, high = 4;
   template <class T>
   HD T operator()(T x) const {
@@ -92,6 +98,7 @@ struct Rsqrt {
 
 struct Square {
   static constexpr const char* name = "square";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -105,6 +112,7 @@ struct Square {
 
 struct Sin {
   static constexpr const char* name = "sin";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -118,6 +126,7 @@ struct Sin {
 
 struct Cos {
   static constexpr const char* name = "cos";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -131,6 +140,7 @@ struct Cos {
 
 struct Tan {
   static constexpr const char* name = "tan";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::second;
   static constexpr double low = -1.2, high = 1.2;
   template <class T>
@@ -145,6 +155,7 @@ struct Tan {
 
 struct Asin {
   static constexpr const char* name = "asin";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.9, high = 0.9;
   template <class T>
@@ -159,6 +170,7 @@ struct Asin {
 
 struct Acos {
   static constexpr const char* name = "acos";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.9, high = 0.9;
   template <class T>
@@ -173,6 +185,7 @@ struct Acos {
 
 struct Atan {
   static constexpr const char* name = "atan";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -186,6 +199,7 @@ struct Atan {
 
 struct Sinh {
   static constexpr const char* name = "sinh";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -199,6 +213,7 @@ struct Sinh {
 
 struct Cosh {
   static constexpr const char* name = "cosh";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -212,6 +227,7 @@ struct Cosh {
 
 struct Asinh {
   static constexpr const char* name = "asinh";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -225,6 +241,7 @@ struct Asinh {
 
 struct Acosh {
   static constexpr const char* name = "acosh";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr double low = 1.2, high = 4;
   template <class T>
@@ -239,6 +256,7 @@ struct Acosh {
 
 struct Atanh {
   static constexpr const char* name = "atanh";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.9, high = 0.9;
   template <class T>
@@ -253,6 +271,7 @@ struct Atanh {
 
 struct Reciprocal {
   static constexpr const char* name = "reciprocal";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::second;
   static constexpr double low = 0.2, high = 4;
   template <class T>
@@ -267,6 +286,7 @@ struct Reciprocal {
 
 struct Erf {
   static constexpr const char* name = "erf";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
@@ -294,6 +314,7 @@ struct Abs {
 // x^a
 struct Pow {
   static constexpr const char* name = "pow";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{3, 0};
   double exponent;

@@ -4,8 +4,9 @@
 // A unary functor gives y = f(x) and grad(x, y) = f'(x); one with constants is built from them. A
 // binary functor gives y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
 // `reads_b`, say which arguments a derivative depends on: what is not read need not be kept for it;
-// without them it is both. `low` and `high`, where present, bound the arguments that tests draw. T
-// is float or double. Functors have a namespace of their own, for layers have the same names.
+// without them it is both. `low` and `high`, where present, bound the arguments that tests draw.
+// `needs_f32`: mixed precision computes it in f32 (Op::Precision). T is float or double. Functors
+// have a namespace of their own, for layers have the same names.
 #pragma once
 
 #include "kernels/functors/activations.h"
@@ -88,6 +89,7 @@ struct Mul {
 
 struct Div {
   static constexpr const char* name = "div";
+  static constexpr bool needs_f32 = true;
   static constexpr Reads reads_a = Reads::second, reads_b = Reads::both;
   static constexpr double low = 0.3, high = 3;
   template <class T>
@@ -180,6 +182,7 @@ struct Equal : Comparison {
 // a^b
 struct Power {
   static constexpr const char* name = "power";
+  static constexpr bool needs_f32 = true;
   static constexpr double low = 0.3, high = 3;
   // NaN operands give NaN, whereas std::pow(1, NaN) and std::pow(NaN, 0) are 1.
   template <class T>

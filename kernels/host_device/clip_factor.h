@@ -12,7 +12,6 @@ namespace sotto {
 // A clipping rule: the factor for a gradient of norm n and a clip bound C. For every rule, factor *
 // n <= C.
 struct ClipRule {
-  // The function of the norm.
   enum class Kind {
     minimum,    // min(1, C / n)                                (Abadi et al. 2016)
     opacus,     // min(1, C / (n + 1e-6))                       (as Opacus clips, for comparison)

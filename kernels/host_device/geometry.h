@@ -42,13 +42,11 @@ struct Window {
     }
     return square;
   }
-  // Compares every number.
   bool operator==(const Window&) const = default;
 };
 
 // The sizes of a convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
 struct Geometry {
-  // Reads the sizes of both.
   Geometry(const View& x, const View& y, const Window& window)
       : window(window), samples(x.size[0]), channels(x.size[1]), outputs(y.size[1]) {
     for (int axis = 0; axis < 3; ++axis) {

@@ -30,7 +30,7 @@ struct SgdStep {
   }
 };
 
-// mean = memory mean + (1 - memory) x
+// mean = beta2 mean + (1 - beta2) x
 template <class T>
 HD void average_in(double beta2, T x, T& mean) {
   mean = T(1 - beta2) * x + T(beta2) * mean;

@@ -9,8 +9,7 @@
 namespace sotto {
 
 // n / divisor and the remainder, for n below 2^31, by one multiplication (Granlund and Montgomery
-// 1994, figure 4.1): with 2^shift >= divisor, multiplier / 2^32 is 2^shift / divisor - 1, rounded
-// up.
+// 1994, figure 4.1): with 2^s >= divisor, multiplier / 2^32 is 2^s / divisor - 1, rounded up.
 class Reciprocal {
  public:
   static constexpr std::int64_t limit = std::int64_t{1} << 31;

@@ -16,8 +16,7 @@ struct Window;
 
 // Creation.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);
-// A tensor of zeros.
-Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
+Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);  // all 0
 Tensor empty_like(const Tensor& x);  // equal shape, dtype, device and memory order
 Tensor zeros_like(const Tensor& x);  // as empty_like, of zeros
 
@@ -71,7 +70,6 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 // Reductions over `axes` (all if empty); with `keepdim` reduced axes stay with size 1, else they
 // are dropped.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
-// The sum over `axes`.
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // Like sum(), with an f32 result for values in f16 or bf16.
 Tensor sum_f32(const Tensor& x, const Shape& axes = {}, bool keepdim = false);

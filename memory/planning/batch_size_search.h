@@ -8,7 +8,6 @@
 
 namespace sotto::memory {
 
-// The result of largest_batch_that_fits().
 struct BatchSizeSearch {
   // The largest number of rows found to fit; 0 if not even the minimum does.
   std::int64_t rows = 0;

@@ -12,7 +12,7 @@
 
 namespace sotto::memory {
 
-// The cost of a strategy.
+// What a strategy recomputes, and what it sets.
 struct StrategyCost {
   double recomputation = 0;  // in forward passes
   std::string text = {};     // further settings: "recomputes modules 0 .. 4 of 9"
@@ -42,7 +42,6 @@ struct MemoryRequirement {
 
 // The chosen strategy, and the others that were tried.
 struct Plan {
-  // A strategy that was tried.
   struct Considered {
     std::string name;      // of the strategy
     double recomputation;  // in forward passes
@@ -58,7 +57,6 @@ struct Plan {
   // The choice and the reasons against the other strategies, predicted and measured: a few lines,
   // or a JSON object.
   std::string text() const;
-  // The same as a JSON object.
   std::string json() const;
 };
 
@@ -72,7 +70,6 @@ template <class P>
 Device device_of(const std::vector<P*>& parameters) {
   return parameters.empty() ? cpu : parameters.front()->value.device();
 }
-// The device of the optimizer's parameters.
 inline Device device_of(const nn::Optimizer& optimizer) {
   return device_of(optimizer.parameters());
 }

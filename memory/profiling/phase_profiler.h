@@ -26,18 +26,14 @@ class PhaseProfiler {
  public:
   // Devices whose peaks are taken.
   explicit PhaseProfiler(std::vector<Device> devices = {cpu});
-  // Takes over the other one's contents.
   PhaseProfiler(PhaseProfiler&&) noexcept;
-  // Takes over the other one's contents.
   PhaseProfiler& operator=(PhaseProfiler&&) noexcept;
   ~PhaseProfiler();
 
   // Ends the running phase and begins another. The first call throws std::invalid_argument when a
   // device does not exist.
   void enter(const char* phase);
-  // Ends the running phase.
   void stop();
-  // The devices, as given.
   const std::vector<Device>& devices() const { return devices_; }
   // The totals, in the order in which phases were first entered.
   const std::vector<PhaseTotal>& totals() const { return totals_; }

@@ -14,7 +14,6 @@
 
 namespace sotto::memory {
 
-// Options of a Timeline.
 struct TimelineOptions {
   Device device = cpu;  // watched
   // The number of released blocks that are kept, about 100 bytes each; beyond it the oldest are
@@ -31,7 +30,6 @@ class Timeline final : public AllocationObserver {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Stops recording; the record stays.
   void stop();
   // Drops the blocks released so far: the record begins now.
   void restart();
@@ -40,10 +38,8 @@ class Timeline final : public AllocationObserver {
   struct Band {
     MemoryLabel label;               // of the owner
     std::vector<std::size_t> bytes;  // one for each moment
-    // The most at any moment.
     std::size_t max() const;
   };
-  // Bytes in use over time.
   struct Curve {
     std::vector<double> seconds;  // since the record begins, increasing
     std::vector<Band> bands;      // by kind; within a kind in the order of first use
@@ -54,7 +50,6 @@ class Timeline final : public AllocationObserver {
   // most bytes in use. The largest total is the peak.
   Curve curve(std::size_t points = 1000) const;
 
-  // Bytes of one name.
   struct Share {
     std::string name;   // as in the label
     std::size_t bytes;  // at the peak
@@ -81,7 +76,6 @@ class Timeline final : public AllocationObserver {
   bool forgot() const;
 
   void allocated(const Block& block) override;
-  // AllocationObserver's.
   void released(const Block& block) override;
   void relabelled(std::uint64_t serial, const MemoryLabel& label) override;
 

@@ -76,11 +76,9 @@ void copy_rows(const Tensor& x, std::span<const std::int64_t> rows, std::byte* t
 // position is all that resuming needs.
 class ShuffledBatches {
  public:
-  // Where a reader of batches stands.
   struct Position {
     std::int64_t epoch = 0;  // from 0
     std::int64_t row = 0;    // rows of the epoch already handed out
-    // Compares both numbers.
     bool operator==(const Position&) const = default;
   };
 

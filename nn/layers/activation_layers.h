@@ -11,7 +11,6 @@ namespace sotto::nn {
 // An elementwise function as a module: Activation<relu>.
 template <Var (*function)(Var)>
 struct Activation : Module {
-  // function(x).
   Var forward(const Var& x) override { return function(x); }
 };
 
@@ -43,7 +42,6 @@ class LeakyRelu final : public Module {
 // x where x > 0, else alpha (e^x - 1).
 class Elu final : public Module {
  public:
-  // The limit at minus infinity, negated.
   explicit Elu(double alpha = 1) : alpha_(alpha) {}
   Var forward(const Var& x) override { return elu(x, alpha_); }
 
@@ -53,7 +51,6 @@ class Elu final : public Module {
 // max(0, x) + min(0, alpha (e^{x / alpha} - 1)).
 class Celu final : public Module {
  public:
-  // As in the formula.
   explicit Celu(double alpha = 1) : alpha_(alpha) {}
   Var forward(const Var& x) override { return celu(x, alpha_); }
 
@@ -63,17 +60,15 @@ class Celu final : public Module {
 // ln(1 + e^{beta x}) / beta; x where beta x > threshold.
 class Softplus final : public Module {
  public:
-  // As in the formula.
   explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
   Var forward(const Var& x) override { return softplus(x, beta_, threshold_); }
 
  private:
   double beta_, threshold_;
 };
-// x limited to [low, high].
+// clamp(): low if x < low, high if x > high, else x.
 class Hardtanh final : public Module {
  public:
-  // The limits.
   explicit Hardtanh(double low = -1, double high = 1) : low_(low), high_(high) {}
   Var forward(const Var& x) override { return hardtanh(x, low_, high_); }
 
@@ -83,7 +78,6 @@ class Hardtanh final : public Module {
 // x where |x| > limit, else 0.
 class Hardshrink final : public Module {
  public:
-  // As in the formula.
   explicit Hardshrink(double limit = 0.5) : limit_(limit) {}
   Var forward(const Var& x) override { return hardshrink(x, limit_); }
 
@@ -93,7 +87,6 @@ class Hardshrink final : public Module {
 // x moved towards 0 by limit, and 0 within it.
 class Softshrink final : public Module {
  public:
-  // As in the formula.
   explicit Softshrink(double limit = 0.5) : limit_(limit) {}
   Var forward(const Var& x) override { return softshrink(x, limit_); }
 
@@ -113,7 +106,6 @@ class Threshold final : public Module {
 // scale sigmoid(temperature x) - offset (Papernot et al. 2021).
 class TemperedSigmoid final : public Module {
  public:
-  // As in the formula.
   explicit TemperedSigmoid(double scale = 2, double temperature = 2, double offset = 1)
       : scale_(scale), temperature_(temperature), offset_(offset) {}
   Var forward(const Var& x) override { return tempered_sigmoid(x, scale_, temperature_, offset_); }

@@ -34,7 +34,6 @@ struct AttentionMasks {
   bool causal = false;
 };
 
-// Options of multihead_attention().
 struct MultiheadOptions {
   std::int64_t heads = 1;      // divides e
   bool add_zero_attn = false;  // one key and value of zeros more
@@ -52,7 +51,6 @@ Var multihead_attention_weights(const Var& query, const Var& key, const Var& val
                                 const AttentionWeights& weights, const MultiheadOptions& options,
                                 const AttentionMasks& masks = {});
 
-// Options of MultiheadAttention, with PyTorch's names.
 struct MultiheadAttentionOptions {
   double dropout = 0;          // of attention weights
   bool bias = true;            // of the projections
@@ -72,7 +70,6 @@ class MultiheadAttention final : public Module {
   // Throws std::invalid_argument unless num_heads divides embed_dim.
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                      const MultiheadAttentionOptions& options = {});
-  // Self-attention.
   Var forward(const Var& x) override { return forward(x, x, x); }
   // multihead_attention() with the layer's parameters; samples are axis 1 unless batch_first.
   Var forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {});
@@ -83,10 +80,8 @@ class MultiheadAttention final : public Module {
 
   // Shapes as in AttentionWeights; those that are not used are null.
   std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight;
-  // Shapes as there, too.
-  std::unique_ptr<Parameter> in_proj_bias, bias_k, bias_v;
-  // From the heads' results to e.
-  Linear out_proj;
+  std::unique_ptr<Parameter> in_proj_bias, bias_k, bias_v;  // as in AttentionWeights, or null
+  Linear out_proj;                                          // from the heads' results to embed_dim
 
  private:
   AttentionWeights values(Tape& tape);
@@ -154,7 +149,7 @@ class TransformerDecoderLayer final : public Module {
 // t <= positions. Initially normal with standard deviation 0.02.
 class PositionalEmbedding final : public Module {
  public:
-  // Positions >= 1, features >= 1.
+  // Both numbers are >= 1.
   PositionalEmbedding(std::int64_t positions, std::int64_t features);
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override { visitor("weight", weight); }

@@ -15,7 +15,6 @@ class ModuleList final : public Module {
  public:
   ModuleList() = default;
 
-  // Appends a module, and returns it.
   template <std::derived_from<Module> M>
   M& add(M module) {
     auto made = std::make_unique<M>(std::move(module));
@@ -23,7 +22,6 @@ class ModuleList final : public Module {
     modules_.push_back(std::move(made));
     return reference;
   }
-  // The number of modules.
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().
   Module& operator[](int index);
@@ -61,7 +59,7 @@ class ModuleDict final : public Module {
   std::map<std::string, std::unique_ptr<Module>> modules_;
 };
 
-// x + inner(x).
+// A residual connection (He et al. 2015): x + inner(x).
 class Residual final : public Module {
  public:
   // Takes over the inner module, whose results have the shape of its inputs.

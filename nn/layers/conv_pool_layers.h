@@ -15,14 +15,12 @@ class Conv final : public Module {
   // Channels of input and output, and the kernel's sizes.
   Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options = {},
        bool with_bias = true);
-  // One size for all axes.
   Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvOptions& options = {},
        bool with_bias = true)
       : Conv(in, out, Shape{kernel}, options, with_bias) {}
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
-  // The options, as given.
   const ConvOptions& options() const { return options_; }
 
   std::unique_ptr<Parameter> weight;  // [out, in / groups, kernel...]
@@ -36,9 +34,8 @@ template <int axes>
 // max_pool(): the largest element of each window.
 class MaxPool final : public Module {
  public:
-  // Window, stride and padding.
   explicit MaxPool(const PoolOptions& options) : options_(options) {}
-  // Windows side by side.
+  // Windows side by side: the stride is the size.
   explicit MaxPool(std::int64_t kernel) : MaxPool(PoolOptions{.kernel = {kernel}}) {}
   // One size and one stride for all axes.
   MaxPool(std::int64_t kernel, std::int64_t stride)
@@ -50,12 +47,11 @@ class MaxPool final : public Module {
 };
 
 template <int axes>
-// avg_pool(): the mean of each window.
+// avg_pool(): the mean of each window; PoolOptions says whether padding counts.
 class AvgPool final : public Module {
  public:
-  // Window, stride and padding.
   explicit AvgPool(const PoolOptions& options) : options_(options) {}
-  // Windows side by side.
+  // Windows side by side: the stride is the size.
   explicit AvgPool(std::int64_t kernel) : AvgPool(PoolOptions{.kernel = {kernel}}) {}
   // One size and one stride for all axes.
   AvgPool(std::int64_t kernel, std::int64_t stride)

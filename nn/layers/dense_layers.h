@@ -7,7 +7,6 @@
 
 namespace sotto::nn {
 
-// Options of Linear.
 struct LinearOptions {
   bool bias = true;  // with a bias
 };
@@ -24,7 +23,6 @@ class Linear final : public Module {
   std::unique_ptr<Parameter> bias;    // [o], or null
 };
 
-// Options of Embedding.
 struct EmbeddingOptions {
   // A row that starts at zero and is never updated; a negative number counts from the end.
   std::optional<std::int64_t> padding = std::nullopt;

@@ -7,10 +7,8 @@
 
 namespace sotto::nn {
 
-// The reduction of a bag.
 enum class BagMode { sum, mean, max };
 
-// Options of embedding_bag().
 struct BagOptions {
   BagMode mode = BagMode::mean;  // the reduction
   // This row of the table is left out, and not counted by the mean; a negative number counts from
@@ -35,7 +33,6 @@ Var embedding_bag(const Var& table, const Tensor& ids, const Tensor& offsets,
 // y[b, :] = the sum, mean or maximum of weight[ids[b, :], :]. Rows are initially standard normal.
 class EmbeddingBag final : public Module {
  public:
-  // Size of the table.
   EmbeddingBag(std::int64_t rows, std::int64_t features, const BagOptions& options = {});
   Var forward(const Var& ids) override { return forward(ids, std::nullopt); }
   // Bags of one size: ids [n, size]; weights [n, size] for sums only.

@@ -20,7 +20,6 @@ class Lora : public Module {
  public:
   // Takes the layer and freezes it. Throws std::invalid_argument unless rank >= 1.
   explicit Lora(Layer layer, const LoraOptions& options = {});
-  // Names "base" and the two factors.
   void visit(const Visitor& visitor) override;
 
   // merge() adds the product to the frozen weight and calls then use the base layer alone;

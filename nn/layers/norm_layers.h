@@ -5,7 +5,6 @@
 
 namespace sotto::nn {
 
-// Options of GroupNorm and LayerNorm.
 struct NormOptions {
   double eps = 1e-5;   // added to the variance
   bool affine = true;  // weight and bias
@@ -15,7 +14,6 @@ struct NormOptions {
 // nn::group_norm of x [n, c, ...]. Throws std::invalid_argument unless `groups` divides `channels`.
 class GroupNorm final : public Module {
  public:
-  // `groups` divides `channels`.
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
@@ -29,17 +27,15 @@ class GroupNorm final : public Module {
   double eps_;  // added to the variance
 };
 
-// Options of InstanceNorm.
 struct InstanceNormOptions {
   double eps = 1e-5;    // added to the variance
   bool affine = false;  // weight and bias
 };
 
-// nn::instance_norm of x [n, c, spatial...].
+// nn::instance_norm of x [n, c, spatial...]: each channel of each sample by itself.
 template <int axes>
 class InstanceNorm final : public Module {
  public:
-  // The number of channels.
   explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
@@ -63,9 +59,7 @@ extern template class InstanceNorm<3>;
 // nn::layer_norm over the last axes, of sizes `normalized`.
 class LayerNorm final : public Module {
  public:
-  // Sizes of the last axes.
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
-  // The size of the last axis.
   explicit LayerNorm(std::int64_t features, const NormOptions& options = {})
       : LayerNorm(Shape{features}, options) {}
   Var forward(const Var& x) override;
@@ -79,7 +73,6 @@ class LayerNorm final : public Module {
   double eps_;  // added to the variance
 };
 
-// Options of RMSNorm.
 struct RmsNormOptions {
   double eps = 1e-6;   // added to the mean square
   bool affine = true;  // weight
@@ -88,9 +81,7 @@ struct RmsNormOptions {
 // nn::rms_norm over the last axes, of sizes `normalized`.
 class RMSNorm final : public Module {
  public:
-  // Sizes of the last axes.
   explicit RMSNorm(const Shape& normalized, const RmsNormOptions& options = {});
-  // The size of the last axis.
   explicit RMSNorm(std::int64_t features, const RmsNormOptions& options = {})
       : RMSNorm(Shape{features}, options) {}
   Var forward(const Var& x) override;
@@ -120,7 +111,6 @@ class Standardize final : public Module {
 // nn::local_response_norm over `size` adjacent channels.
 class LocalResponseNorm final : public Module {
  public:
-  // As in the function's formula.
   explicit LocalResponseNorm(std::int64_t size, double alpha = 1e-4, double beta = 0.75,
                              double k = 1)
       : size_(size), alpha_(alpha), beta_(beta), k_(k) {}

@@ -73,7 +73,6 @@ class RecurrentLayers : public Module {
 // A recurrent network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh).
 class RNN final : public RecurrentLayers {
  public:
-  // The nonlinearity of the state.
   enum class Nonlinearity { tanh, relu };
   // Features of the input and of the state.
   RNN(std::int64_t input, std::int64_t hidden, const RecurrentOptions& options = {},
@@ -102,13 +101,12 @@ class LSTM final : public RecurrentLayers {
 // Parameters weight_ih, weight_hh, bias_ih, bias_hh.
 class RecurrentCell : public Module {
  public:
-  // The state after a step.
   struct State {
     Var h;                 // [layers * directions, n, out]
     std::optional<Var> c;  // LSTM only
   };
   Var forward(const Var& x) override { return step(x).h; }
-  // One step from these states.
+  // Computes one step from the states h and c; unset ones are zero.
   State step(const Var& x, const std::optional<Var>& h = std::nullopt,
              const std::optional<Var>& c = std::nullopt);
   void visit(const Visitor& visitor) override;
@@ -124,7 +122,7 @@ class RecurrentCell : public Module {
   Cell cell_;
 };
 
-// A step of RNN.
+// One step of an RNN: its hidden state is h' = tanh(W_ih x + b_ih + W_hh h + b_hh).
 class RNNCell final : public RecurrentCell {
  public:
   // Features of the input and of the state.
@@ -134,7 +132,7 @@ class RNNCell final : public RecurrentCell {
                       hidden, bias) {}
 };
 
-// A step of GRU.
+// One step of a GRU (Cho et al. 2014), with its hidden state h.
 class GRUCell final : public RecurrentCell {
  public:
   // Features of the input and of the state.
@@ -142,7 +140,7 @@ class GRUCell final : public RecurrentCell {
       : RecurrentCell(Cell::gru, input, hidden, bias) {}
 };
 
-// A step of LSTM.
+// One step of an LSTM, with its hidden state h and its cell state c.
 class LSTMCell final : public RecurrentCell {
  public:
   // Features of the input and of the state.
@@ -157,7 +155,7 @@ struct LayeredOptions {
   double dropout = 0;              // between layers
   std::int64_t segment_steps = 0;  // as in RecurrentOptions
 };
-// Returns what RecurrentLayers::run() does, samples first.
+// Returns the outputs and final states as RecurrentLayers::run() does, with samples as axis 0.
 RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<RecurrentWeights>& weights,
                             const RecurrentInputs& inputs, const LayeredOptions& options);
 

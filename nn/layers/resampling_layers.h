@@ -17,7 +17,6 @@ class ConvTranspose final : public Module {
   // Channels of input and output, and the kernel's sizes.
   ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
                 const ConvTransposeOptions& options = {}, bool with_bias = true);
-  // One size for all axes.
   ConvTranspose(std::int64_t in, std::int64_t out, std::int64_t kernel,
                 const ConvTransposeOptions& options = {}, bool with_bias = true)
       : ConvTranspose(in, out, Shape{kernel}, options, with_bias) {}
@@ -41,7 +40,6 @@ extern template class ConvTranspose<3>;
 // Interpolates to the given spatial sizes (sotto::upsample).
 class Upsample final : public Module {
  public:
-  // Sizes of the spatial axes.
   explicit Upsample(const Shape& size, const UpsampleOptions& options = {})
       : size_(size), options_(options) {}
   Var forward(const Var& x) override { return upsample(x, size_, options_); }
@@ -51,10 +49,9 @@ class Upsample final : public Module {
   UpsampleOptions options_;
 };
 
-// sotto::adaptive_max_pool to the given spatial sizes.
+// adaptive_max_pool(): the maxima of windows that divide the image into the given spatial sizes.
 class AdaptiveMaxPool final : public Module {
  public:
-  // Sizes of the spatial axes.
   explicit AdaptiveMaxPool(const Shape& output) : output_(output) {}
   Var forward(const Var& x) override { return adaptive_max_pool(x, output_); }
 
@@ -62,7 +59,7 @@ class AdaptiveMaxPool final : public Module {
   Shape output_;
 };
 
-// sotto::lp_pool with exponent p.
+// lp_pool(): the p-norm of each window, (sum x^p)^(1 / p).
 class LpPool final : public Module {
  public:
   // p >= 1; window, stride and padding.

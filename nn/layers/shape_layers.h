@@ -19,7 +19,7 @@ class Softmax final : public Module {
   int axis_;
 };
 
-// The logarithm of Softmax.
+// log_softmax(): x minus log(sum e^x) along an axis.
 class LogSoftmax final : public Module {
  public:
   // The axis; negative ones count from the end.
@@ -54,7 +54,7 @@ class PixelShuffle final : public Module {
   std::int64_t factor_;
 };
 
-// The inverse of PixelShuffle.
+// pixel_unshuffle(), the inverse: [n, c, h f, w f] to [n, c f^2, h, w].
 class PixelUnshuffle final : public Module {
  public:
   // f >= 1; divides both sides.

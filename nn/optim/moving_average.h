@@ -9,7 +9,6 @@
 
 namespace sotto::nn {
 
-// How an average begins.
 enum class AverageStart {
   // After t updates: the average of p_1 .. p_t with weights (1 - decay) decay^(t - i) / (1 -
   // decay^t): at first all values alike, the earliest ones too.
@@ -28,7 +27,6 @@ class MovingAverage {
 
   // Adds the parameters' present values to the average.
   void update();
-  // Calls of update() so far.
   std::int64_t updates() const { return updates_; }
   // Copies the averages into the parameters of a module with the same names and shapes. Throws
   // std::invalid_argument if names or shapes differ, or before the first update.

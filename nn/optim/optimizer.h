@@ -48,14 +48,12 @@ class Optimizer {
   std::vector<const Parameter*> parameters() const;
   // Bytes of the state that first steps have yet to allocate.
   std::size_t bytes_to_come() const;
-  // The number of parameter groups.
   int groups() const;
   // The options of each group's rule at the first steps, as text, to be compared.
   std::vector<std::string> group_descriptions() const;
   // The present learning rate of a group.
   double learning_rate(int group = 0) const;
   void set_learning_rate(double rate);  // for every group
-  // Sets it for one group.
   void set_learning_rate(int group, double rate);
   // Sets the momentum of SGD and RMSprop, and beta1 of Adam. Throws std::invalid_argument for other
   // rules.

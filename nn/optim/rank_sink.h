@@ -13,7 +13,6 @@
 
 namespace sotto::nn {
 
-// Options of RankSink.
 struct BucketSizes {
   // Gradients travel in buckets of so many bytes; the first is small, so that it leaves early.
   std::size_t first = std::size_t{1} << 20;
@@ -36,8 +35,7 @@ class RankSink final : public GradSink {
   // Frozen parameters are left out. The ranks must outlive the sink.
   RankSink(Ranks& ranks, const std::vector<Parameter*>& parameters, const BucketSizes& sizes = {});
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
-  // Whether the parameter's gradient was added.
-  bool has(const Parameter& parameter) const;
+  bool has(const Parameter& parameter) const;  // whether its gradient was added
   bool sums_only() const override { return true; }
   // Adds a gradient that was summed before. Throws std::invalid_argument for a second gradient of a
   // parameter, and for one that is not among the sink's.

@@ -33,7 +33,6 @@ class Schedule {
  public:
   // Any function of the step and the base rate.
   using Rate = std::function<double(std::int64_t step, double base)>;
-  // Takes over the function.
   explicit Schedule(Rate rate) : rate_(std::move(rate)) {}
 
   // The learning rate at a step. Throws std::invalid_argument for a negative step.

@@ -27,7 +27,6 @@ struct SgdRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
@@ -48,7 +47,6 @@ struct AdamRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
@@ -69,7 +67,6 @@ struct RmsPropRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
@@ -86,7 +83,6 @@ struct AdagradRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
@@ -103,7 +99,6 @@ struct AdamaxRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
@@ -119,7 +114,6 @@ struct AdadeltaRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
@@ -138,17 +132,14 @@ struct LambRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
-  // Updates the parameter at once.
   void apply(const Update& update) const;
   // The options but for the rate, for comparisons.
   std::string text() const;
 };
 
-// Adam with the noise's variance subtracted from the second moment:
-// p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - noise_variance, floor)) (Tang et al.
-// 2023, DP-AdamBC).
+// Adam with the variance s^2 of the noise subtracted from the second moment (Tang et al. 2023,
+// DP-AdamBC): p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - s^2, floor)).
 struct DpAdamRule {
   double learning_rate = 0.001;  // initial, >= 0
   double beta1 = 0.9;            // in [0, 1)
@@ -158,7 +149,6 @@ struct DpAdamRule {
 
   // Throws std::invalid_argument for an option out of range.
   void validate() const;
-  // The names of the states.
   std::vector<const char*> buffers() const;
   // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;

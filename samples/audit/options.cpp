@@ -9,6 +9,7 @@
 #include "dp/ledger/ledger_text.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
+#include "samples/mnist/digits_task.h"
 
 namespace sotto::audit {
 
@@ -17,11 +18,10 @@ namespace {
 using samples::require;
 
 constexpr std::int64_t max_samples = std::int64_t{1} << 40;
-constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
-class Reading {
+class AuditCommandLine {
  public:
-  explicit Reading(Options& options) : options_(options) {
+  explicit AuditCommandLine(Options& options) : options_(options) {
     line_.conflict("--epsilon", "--noise-multiplier");
     add_training();
     line_.add_memory(options.memory);
@@ -36,8 +36,8 @@ class Reading {
   void add_training() {
     Options& o = options_;
     line_.group("Training");
-    line_.option("--data", o.data, "read MNIST from this folder (IDX files, plain or gzipped)",
-                 "DIR");
+    samples::add_files_option(line_, "--data", o.data, &samples::Files::train,
+                              "read MNIST from this folder (IDX files, plain or gzipped)", "DIR");
     line_.option("--train-size", o.train_size, "training samples, at most", "N");
     line_.option("--epsilon", o.epsilon, "the target epsilon; sets the noise", "X");
     line_.option("--noise-multiplier", o.noise_multiplier,
@@ -92,8 +92,9 @@ void validate(const Options& o) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
   const auto count = [](std::int64_t n) { return n >= 1 && n <= max_samples; };
   require(count(o.train_size), "--train-size", o.train_size, "a number of samples");
-  if (o.data.empty())
-    samples::check_fits("--train-size", bytes_of_digit * static_cast<double>(o.train_size));
+  const bool files = samples::files_of(o.data) != nullptr;
+  if (!files)
+    samples::check_fits("--train-size", mnist::bytes_of_digit * static_cast<double>(o.train_size));
   require(positive(o.epsilon), "--epsilon", o.epsilon, "a positive number");
   if (o.noise_multiplier) samples::check_noise_multiplier(*o.noise_multiplier);
   require(o.delta > 0 && o.delta < 1, "--delta", o.delta, "between 0 and 1");
@@ -107,8 +108,7 @@ void validate(const Options& o) {
   require(!o.claim || (std::isfinite(*o.claim) && *o.claim >= 0), "--claimed-epsilon",
           o.claim.value_or(0), "a number of 0 or more");
   samples::check_threads(o.threads);
-  check(o.data.empty() || !o.ledger.empty(),
-        "--ledger: is required with --data, whose releases it counts");
+  check(!files || !o.ledger.empty(), "--ledger: is required with --data, whose releases it counts");
 }
 
 // The ledger of an audit that failed before its first release may be used.
@@ -131,7 +131,7 @@ void check_ledger(const std::string& path) {
 
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options options;
-  if (!Reading(options).parse(argc, argv)) return std::nullopt;
+  if (!AuditCommandLine(options).parse(argc, argv)) return std::nullopt;
   validate(options);
   samples::check_writable("--report", options.report);
   samples::check_writable("--json", options.json);

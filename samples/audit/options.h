@@ -7,11 +7,12 @@
 
 #include "core/device.h"
 #include "memory/planning/policy.h"
+#include "samples/training/data_source.h"
 
 namespace sotto::audit {
 
 struct Options {
-  std::string data;  // a folder of MNIST files; empty: digits drawn by the program
+  samples::DataSource data = samples::MadeUp{"drawn by the program"};  // or MNIST's files
   std::int64_t train_size = 2000;
 
   std::optional<double> noise_multiplier;  // instead of epsilon

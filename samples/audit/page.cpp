@@ -36,7 +36,7 @@ std::string card(const char* name, double epsilon, const std::string& below, boo
       escape(below));
 }
 
-std::string cards(const Findings& found) {
+std::string cards(const AuditFindings& found) {
   const std::string sure =
       fmt::format("with {} confidence", confidence_text(found.one_run.confidence));
   return "<div class=\"cards\">\n" +
@@ -50,7 +50,7 @@ std::string cards(const Findings& found) {
 }
 
 // A table with bars from 0 on one scale.
-std::string comparison(const Findings& found) {
+std::string comparison(const AuditFindings& found) {
   struct Row {
     const char* name;
     double epsilon;
@@ -86,7 +86,7 @@ std::vector<double> edges_of(const std::vector<double>& scores) {
   return edges;
 }
 
-std::string histogram(const Findings& found, bool included) {
+std::string histogram(const AuditFindings& found, bool included) {
   HistogramChart chart{.edges = edges_of(found.scores),
                        .counts = std::vector<std::int64_t>(bars, 0),
                        .bound = found.one_run.lowest_in,
@@ -104,8 +104,8 @@ std::string histogram(const Findings& found, bool included) {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-Settings settings(const Options& o, const Findings& found) {
-  return {{"Data", o.data.empty() ? "drawn by the program" : "from files"},
+Settings settings(const Options& o, const AuditFindings& found) {
+  return {{"Data", samples::files_of(o.data) ? "from files" : "drawn by the program"},
           {"Canaries", grouped(o.canaries)},
           {"Canaries on", o.on.empty() ? "all parameters" : o.on},
           {"Score", o.score},
@@ -117,14 +117,14 @@ Settings settings(const Options& o, const Findings& found) {
           {"Seed", fmt::to_string(o.seed)}};
 }
 
-std::string settings_list(const Options& options, const Findings& found) {
+std::string settings_list(const Options& options, const AuditFindings& found) {
   std::string html = "<dl class=\"settings\">\n";
   for (const auto& [name, value] : settings(options, found))
     html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
   return html + "</dl>\n";
 }
 
-std::string meaning(const Findings& found) {
+std::string meaning(const AuditFindings& found) {
   return section(
       "Meaning of the bounds",
       fmt::format("<p class=\"claim\">{}.</p>\n<p class=\"claim\">{}.</p>\n"
@@ -138,7 +138,7 @@ std::string meaning(const Findings& found) {
                   escape(found.one_run.in_words()), escape(found.trade_off.in_words())));
 }
 
-std::string banner(const Findings& found) {
+std::string banner(const AuditFindings& found) {
   if (!found.contradicted() && !found.doubtful()) return "";
   return fmt::format(
       "<div class=\"banner\" role=\"alert\"><strong>The claim is {}.</strong> {}</div>\n",
@@ -162,7 +162,7 @@ nlohmann::json one_run_json(const OneRunAudit& audit) {
 
 }  // namespace
 
-std::string verdict(const Findings& found) {
+std::string verdict(const AuditFindings& found) {
   const char* judged = "no contradiction";
   if (found.doubtful()) judged = "A CONTRADICTION, IF CANARIES ARE INDEPENDENT";
   if (found.contradicted()) judged = "THE CLAIM IS CONTRADICTED";
@@ -171,7 +171,7 @@ std::string verdict(const Findings& found) {
                      epsilon_text(found.claim), delta_text(found.one_run.delta), judged);
 }
 
-std::string to_html(const Options& options, const Findings& found) {
+std::string to_html(const Options& options, const AuditFindings& found) {
   return fmt::format(
              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
@@ -184,7 +184,7 @@ std::string to_html(const Options& options, const Findings& found) {
          section("Settings", settings_list(options, found)) + "</main>\n</body>\n</html>\n";
 }
 
-nlohmann::json to_json(const Options& options, const Findings& found) {
+nlohmann::json to_json(const Options& options, const AuditFindings& found) {
   nlohmann::json named = nlohmann::json::object();
   for (const auto& [name, value] : settings(options, found)) named[name] = value;
   return {{"settings", named},

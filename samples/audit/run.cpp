@@ -76,7 +76,7 @@ class Run {
         reference_(flat_group(model_.parameters(), options.clip_bound)),
         random_(options.seed, reference_stream) {}
 
-  Findings find();
+  AuditFindings find();
 
  private:
   static const Options& checked(const Options& options, const Dataset& data) {
@@ -91,7 +91,7 @@ class Run {
   void introduce() const;
   void step();
   double spent() const;
-  Findings judged() const;
+  AuditFindings judged() const;
 
   Options options_;
   const Dataset& data_;
@@ -159,7 +159,7 @@ std::vector<double> Run::expected() {
   const memory::LimitScope limit(options_.memory.limit, options_.device);
   memory::PhysicalBatches(options_.memory.rows())
       .over(std::vector<std::int64_t>(static_cast<std::size_t>(rows), 1), add, lost);
-  std::vector<double> sums = canaries_.elements(reference_.sums_for_tests());
+  std::vector<double> sums = canaries_.elements(reference_.clipped_sums());
   reference_.discard();
   for (double& sum : sums) sum *= drawn / static_cast<double>(rows);
   return sums;
@@ -182,10 +182,10 @@ double Run::spent() const {
   return accountant.epsilon(options_.delta);
 }
 
-Findings Run::judged() const {
-  Findings found{.noise_multiplier = engine_.noise_multiplier(),
-                 .sampling_rate = engine_.sampler().rate(),
-                 .included = canaries_.included()};
+AuditFindings Run::judged() const {
+  AuditFindings found{.noise_multiplier = engine_.noise_multiplier(),
+                      .sampling_rate = engine_.sampler().rate(),
+                      .included = canaries_.included()};
   found.accountant = spent();
   found.claim = options_.claim.value_or(found.accountant);
   found.scores = options_.score == "spread"
@@ -209,7 +209,7 @@ void Run::introduce() const {
       engine_.sampler().rate(), options_.steps);
 }
 
-Findings Run::find() {
+AuditFindings Run::find() {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const double epoch = 1 / engine_.sampler().rate();
@@ -231,7 +231,7 @@ Findings Run::find() {
     }
   }
   progress.clear();
-  Findings found = judged();
+  AuditFindings found = judged();
   found.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return found;
 }
@@ -239,10 +239,11 @@ Findings Run::find() {
 }  // namespace
 
 Dataset load_data(const Options& options) {
-  if (options.data.empty()) return make_digits(options.train_size, options.seed);
-  return read_mnist(options.data, true, options.train_size);
+  if (const samples::Files* const files = samples::files_of(options.data))
+    return read_mnist(files->train, true, options.train_size);
+  return make_digits(options.train_size, options.seed);
 }
 
-Findings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }
+AuditFindings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }
 
 }  // namespace sotto::audit

@@ -13,7 +13,7 @@ namespace sotto::audit {
 
 // The findings of an audit. Scores and coins are NOT private: they reveal what the noise should
 // hide.
-struct Findings {
+struct AuditFindings {
   double noise_multiplier = 0;
   double sampling_rate = 0;
   double accountant = 0;  // epsilon by privacy loss distributions, at the options' delta
@@ -39,6 +39,6 @@ Dataset load_data(const Options& options);
 
 // Trains and judges. Throws std::invalid_argument, before the first step, for options that do not
 // fit the data or the network.
-Findings run(const Options& options, const Dataset& data);
+AuditFindings run(const Options& options, const Dataset& data);
 
 }  // namespace sotto::audit

@@ -60,8 +60,7 @@ CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const 
 
 // Parses the arguments. Returns false if the help was requested; it has been printed then. Throws
 // std::invalid_argument, in one line with the option's name, for a wrong argument: also for an
-// empty value, an option in place of a value, and an option given twice. Names of earlier versions
-// (renamed_options.h) are understood.
+// empty value, an option in place of a value, and an option given twice.
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace sotto::samples

@@ -9,7 +9,6 @@
 #include "core/join.h"
 #include "samples/cli/cli11_options.h"
 #include "samples/cli/program.h"
-#include "samples/cli/renamed_options.h"
 
 namespace sotto::samples {
 
@@ -63,43 +62,6 @@ void refuse_repeated(const std::vector<CLI::Option*>& options) {
   }
 }
 
-bool has_option(CLI::App& app, const std::string& name) {
-  const std::vector<CLI::Option*> all = all_options(app);
-  return std::any_of(all.begin(), all.end(),
-                     [&](const CLI::Option* o) { return o->check_name(name); });
-}
-
-// The subcommand of this name, or else the program.
-CLI::App& called(CLI::App& app, const std::string& name) {
-  for (CLI::App* const sub : app.get_subcommands(std::function<bool(CLI::App*)>()))
-    if (sub->get_name() == name) return *sub;
-  return app;
-}
-
-// The arguments with options and values under their current names: "--clip 1" becomes
-// "--clip-bound 1". An option is translated only if the program, or the subcommand that the first
-// argument names, has the current name and not the earlier one.
-std::vector<std::string> with_current_names(CLI::App& app, int argc, const char* const* argv) {
-  CLI::App& line = argc > 1 ? called(app, argv[1]) : app;
-  std::vector<std::string> arguments = {argv[0]};
-  std::string option;  // the last one, without dashes
-  for (int k = 1; k < argc; ++k) {
-    const std::string text = argv[k];
-    if (!text.starts_with("--")) {
-      arguments.push_back(current_value(option, text));
-      continue;
-    }
-    const std::size_t equals = std::min(text.find('='), text.size());
-    option = text.substr(2, equals - 2);
-    const std::string now = current_option(option);
-    if (!has_option(line, "--" + option) && has_option(line, "--" + now)) option = now;
-    arguments.push_back("--" + option);
-    if (equals < text.size())
-      arguments.back() += "=" + current_value(option, text.substr(equals + 1));
-  }
-  return arguments;
-}
-
 }  // namespace
 
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
@@ -107,10 +69,7 @@ bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
   const std::vector<CLI::Option*> options = all_options(app);
   for (CLI::Option* const option : options) be_strict(*option);
   try {
-    const std::vector<std::string> arguments = with_current_names(app, argc, argv);
-    std::vector<const char*> texts;
-    for (const std::string& argument : arguments) texts.push_back(argument.c_str());
-    app.parse(argc, texts.data());
+    app.parse(argc, argv);
     return true;
   } catch (const CLI::CallForHelp&) {
     print_text(app.help());

@@ -4,17 +4,17 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.h"
 #include "core/threads/parallel.h"
 #include "nn/data/images/encode_png.h"
 #include "nn/data/images/image_folder.h"
 #include "samples/cli/command_line.h"
+#include "samples/cli/model_command.h"
 #include "samples/cli/program.h"
 #include "samples/images/results.h"
 #include "samples/images/shapes.h"
-#include "samples/report/charts.h"
+#include "samples/report/predictions.h"
 #include "samples/report/results.h"
 
 namespace sotto::images {
@@ -61,34 +61,27 @@ void write_shapes(const std::string& folder, const ShapeOptions& options, std::i
 }  // namespace
 
 int evaluate(int argc, const char* const* argv) {
-  std::string model, data, json;
   bool skip = false;
   int threads = 0;
-  samples::CommandLine line("Measures a saved model on labelled pictures.");
-  line.group("Options");
-  line.option("--model", model, "model that `sotto-images train --save` wrote", "FILE");
-  line.option(
-      "--data", data,
-      "folder with a folder of files for each class, or with CIFAR's or MNIST's test files, "
-      "or CIFAR's archive",
-      "PATH");
-  add_skip_unreadable(line, skip);
-  line.option("--json", json, "write the results as JSON", "FILE");
-  line.add_threads(threads);
-  if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--model", model);
-  samples::require_given("--data", data);
-  samples::check_writable("--json", json);
+  auto command = samples::ModelCommand::evaluate(
+      {.about = "Measures a saved model on labelled pictures.",
+       .train = "sotto-images train --save",
+       .data =
+           "folder with a folder of files for each class, or with CIFAR's or MNIST's test files, "
+           "or CIFAR's archive",
+       .type = "PATH",
+       .row = "picture"});
+  add_skip_unreadable(command.line, skip);
+  command.line.add_threads(threads);
+  if (!command.parse(argc, argv)) return 0;
   use_threads(threads);
-  const SavedModel saved = load_model(model);
+  const SavedImageModel saved = load_model(command.model);
   const Dataset pictures =
-      read_pictures({data, Part::test, skip}, saved.options.shape, saved.classes).data;
+      read_pictures({command.data, Part::test, skip}, saved.options.shape, saved.classes).data;
   TrainingReport report;
   samples::describe_classes(logits_of(saved, pictures.inputs), pictures.targets, saved.classes,
                             report);
-  samples::print("{} pictures\n", pictures.size());
-  samples::print_results(report, "pictures");
-  if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
+  command.tell_results(report, pictures.size());
   return 0;
 }
 
@@ -110,21 +103,22 @@ int predict(int argc, const char* const* argv) {
   samples::require_given("--out", out);
   samples::check_writable("--out", out);
   use_threads(threads);
-  const SavedModel saved = load_model(model);
+  const SavedImageModel saved = load_model(model);
   const PictureShape& shape = saved.options.shape;
   const ImageOptions form{.height = shape.size, .width = shape.size, .grey = shape.channels == 1};
   const std::vector<std::string> paths = picture_paths(data);
   std::vector<std::string> unreadable;
   write_file_atomically(out, [&](FileWriter& writer) {
-    writer.write(prediction_header(saved.classes));
+    writer.write(samples::prediction_header("file,class", saved.classes));
     for (std::size_t k = 0; k < paths.size(); k += pictures_at_a_time) {
       const auto part = std::span(paths).subspan(k, std::min(pictures_at_a_time, paths.size() - k));
       const ReadableImages read = read_readable_images(part, form);
       unreadable.insert(unreadable.end(), read.unreadable.begin(), read.unreadable.end());
-      std::vector<std::string> names;
-      for (const std::int64_t row : read.rows) names.push_back(part[static_cast<std::size_t>(row)]);
-      if (names.empty()) continue;
-      writer.write(prediction_lines(names, logits_of(saved, read.images), saved.classes));
+      if (read.rows.empty()) continue;
+      const auto name = [&](std::size_t row) {
+        return samples::csv_field(part[static_cast<std::size_t>(read.rows[row])]) + ",";
+      };
+      writer.write(samples::prediction_lines(logits_of(saved, read.images), saved.classes, name));
     }
     if (!unreadable.empty() && (!skip || unreadable.size() == paths.size()))
       throw SystemFailure(unreadable_text(unreadable, paths.size()));

@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(const Tensor& x) {
 }
 
 // Identifies the pictures and all that their features depend on.
-std::string fingerprint(const samples::Data& data, const NetworkOptions& options) {
+std::string fingerprint(const samples::Data& data, const ImageNetworkOptions& options) {
   const std::uint64_t train = xxh64(bytes_of(data.train.inputs));
   const std::uint64_t both = xxh64(bytes_of(data.test.inputs), train);
   return fmt::format("{} and {} pictures {:016x}, {} x {}, {} channels, {}, {} groups{}",
@@ -44,7 +44,7 @@ TensorFile load_features(const std::string& path, const std::string& wanted) {
 
 }  // namespace
 
-std::string replace_by_inputs(samples::Data& data, const NetworkOptions& options,
+std::string replace_by_inputs(samples::Data& data, const ImageNetworkOptions& options,
                               const std::string& path) {
   const std::string key = path.empty() ? "" : fingerprint(data, options);
   std::error_code none;

@@ -12,7 +12,7 @@ namespace sotto::images {
 // if it exists; otherwise they are computed, and the result is what identifies them in the file
 // that save_inputs() writes, and empty without a path. Throws SystemFailure for a file that has not
 // the features of these pictures by these options, or cannot be read.
-std::string replace_by_inputs(samples::Data& data, const NetworkOptions& options,
+std::string replace_by_inputs(samples::Data& data, const ImageNetworkOptions& options,
                               const std::string& path);
 // Writes the inputs unless `computed`, a result of replace_by_inputs(), is empty, for the owner of
 // the file alone: features are as private as the pictures. Throws SystemFailure if it cannot.

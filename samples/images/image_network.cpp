@@ -54,7 +54,7 @@ std::vector<std::string> network_names() {
   return {"scattering", "cnn", "resnet18", "resnet20", "resnet50", "wrn-16-4", "vit-tiny"};
 }
 
-void check_network(const NetworkOptions& options) {
+void check_network(const ImageNetworkOptions& options) {
   const std::int64_t size = options.shape.size;
   check(size >= 8 && size <= max_size, "--size: {} is not from 8 to {}", size, max_size);
   if (options.model == "scattering") {
@@ -70,7 +70,7 @@ void check_network(const NetworkOptions& options) {
         "--size: {} is not a multiple of {} (for vit-tiny)", size, patch);
 }
 
-std::unique_ptr<nn::Module> make_network(const NetworkOptions& options) {
+std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options) {
   check_network(options);
   const models::PictureOptions pictures{options.shape.channels, options.classes};
   if (options.model == "cnn") return models::cifar_network(pictures, models::CifarActivation::tanh);
@@ -93,7 +93,7 @@ std::unique_ptr<nn::Module> make_network(const NetworkOptions& options) {
       ToF32(), nn::Linear(feature_count(options.shape, options.features), options.classes)});
 }
 
-NetworkInputs::NetworkInputs(const NetworkOptions& options) {
+NetworkInputs::NetworkInputs(const ImageNetworkOptions& options) {
   check_network(options);
   if (options.model == "scattering") features_.emplace(options.shape, options.features);
 }

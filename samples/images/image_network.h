@@ -11,7 +11,7 @@
 
 namespace sotto::images {
 
-struct NetworkOptions {
+struct ImageNetworkOptions {
   std::string model = "scattering";  // of network_names()
   PictureShape shape = {};           // of the pictures
   std::int64_t classes = 10;
@@ -26,15 +26,15 @@ std::vector<std::string> network_names();
 
 // Throws std::invalid_argument for a side that the network cannot have, and for numbers out of
 // range.
-void check_network(const NetworkOptions& options);
+void check_network(const ImageNetworkOptions& options);
 // Logits [n, classes] of NetworkInputs.
-std::unique_ptr<nn::Module> make_network(const NetworkOptions& options);
+std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options);
 
 // The network's inputs for pictures [n, c, size, size]: themselves, or for scattering their
 // features.
 class NetworkInputs {
  public:
-  explicit NetworkInputs(const NetworkOptions& options);
+  explicit NetworkInputs(const ImageNetworkOptions& options);
   Tensor operator()(const Tensor& pictures) const;
 
  private:

@@ -5,14 +5,15 @@
 namespace sotto::images {
 
 void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
-  line.option(
-      "--data", data_,
+  using samples::Files;
+  samples::add_files_option(
+      line, "--data", source_, &Files::train,
       "folder with a folder of PNG or JPEG files for each class, with CIFAR's binary files, "
       "or with MNIST's IDX files; or CIFAR's cifar-10-binary.tar.gz as downloaded",
       "PATH");
-  line.option("--test", test_,
-              "the same of test pictures; otherwise CIFAR's or MNIST's own, or a part of --data",
-              "PATH");
+  samples::add_files_option(
+      line, "--test", source_, &Files::test,
+      "the same of test pictures; otherwise CIFAR's or MNIST's own, or a part of --data", "PATH");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the pictures", "X");
   line.flag("--skip-unreadable", skip_unreadable_,
             "leave out, and name, files that cannot be read, each judged by itself alone");

@@ -1,7 +1,6 @@
 #include "samples/images/images_task.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/ops.h"
 #include "core/join.h"
@@ -22,7 +21,6 @@ using samples::require;
 using samples::Settings;
 
 constexpr std::int64_t usual_size = 32;
-constexpr double most_pictures = 1e9;
 constexpr std::int64_t most_views = 256;
 
 // A copy of the first pictures, as many as 16 MiB hold, and one at least: features may replace
@@ -96,35 +94,35 @@ std::vector<samples::TaskSetting> ImagesTask::settings() {
           {"classes", &class_names_}};
 }
 
-PictureShape ImagesTask::shape() const {
-  return {.size = size_ == 0 ? usual_size : size_, .channels = grey_ ? 1 : 3};
-}
-
-void ImagesTask::prepare(Settings& s) {
-  require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
-          "between 0 and 1");
-  check(test_.empty() || !data_.empty(), "--test: needs --data");
-  check(!skip_unreadable_ || !data_.empty(), "--skip-unreadable: needs --data");
-  check(cache_.empty() || network_.model == "scattering", "--cache: needs --model scattering");
-  const PictureFiles kind = data_.empty() ? PictureFiles::folders : kind_of(data_);
-  if (kind != PictureFiles::folders) {
-    const PictureShape own = shape_of(kind);
-    check(size_ == 0 || size_ == own.size, "--size: the pictures of {} have {} pixels, not {}",
-          data_, own.size, size_);
-    check(!grey_ || own.channels == 1, "--grey: the pictures of {} have colours", data_);
-    network_.shape = own;
+void ImagesTask::set_shape(PictureFiles kind) {
+  if (kind == PictureFiles::folders) {
+    network_.shape = {.size = size_ == 0 ? usual_size : size_, .channels = grey_ ? 1 : 3};
   } else {
-    network_.shape = shape();
+    network_.shape = shape_of(kind);
+    const auto [size, channels] = network_.shape;
+    check(size_ == 0 || size_ == size, "--size: the pictures of {} have {} pixels, not {}",
+          files_of(source_)->train, size, size_);
+    check(!grey_ || channels == 1, "--grey: the pictures of {} have colours",
+          files_of(source_)->train);
   }
   size_ = network_.shape.size;
   grey_ = network_.shape.channels == 1;
+}
+
+void ImagesTask::prepare(Settings& s) {
+  samples::check_test_fraction(test_fraction_);
+  samples::check_source(source_);
+  auto* const files = std::get_if<samples::Files>(&source_);
+  check(!skip_unreadable_ || files, "--skip-unreadable: needs --data");
+  check(cache_.empty() || network_.model == "scattering", "--cache: needs --model scattering");
+  const PictureFiles kind = files ? kind_of(files->train) : PictureFiles::folders;
+  set_shape(kind);
   check_network(network_);
   check_views();
-  if (!data_.empty()) {
-    // The number of pictures is not known until they are read: no batch is refused before.
-    const double least = std::ceil(std::min(s.batch, most_pictures));
-    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(least));
-    return;
+  if (files) {
+    const bool own_test = kind != PictureFiles::folders;  // CIFAR's and MNIST's files
+    if (own_test && files->test.empty()) files->test = files->train;
+    return samples::expect_batch(s);
   }
   const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
   samples::check_fits("--train-size, --test-size, --size",
@@ -167,47 +165,34 @@ samples::Data ImagesTask::drawn(const Settings& s) {
           .test = draw_shapes(shapes, s.test_size)};
 }
 
-samples::Data ImagesTask::from_files(const Settings& s) {
-  LabelledPictures all = read_pictures({data_, Part::train, skip_unreadable_}, network_.shape);
+samples::Data ImagesTask::from_files(const samples::Files& files, const Settings& s) {
+  const auto& [folder, test] = files;
+  LabelledPictures all = read_pictures({folder, Part::train, skip_unreadable_}, network_.shape);
   classes_ = std::move(all.classes);
-  if (!tests_on_private_data()) {
-    const std::string& folder = test_.empty() ? data_ : test_;
-    return {
-        .train = std::move(all.data),
-        .test =
-            read_pictures({folder, Part::test, skip_unreadable_}, network_.shape, classes_).data};
-  }
-  auto [train, test] = all.data.split(1 - test_fraction_, s.seed);
-  check(train.size() > 0 && test.size() > 0,
-        "--test-fraction: {} of {} pictures leaves {} for training and {} for the test",
-        test_fraction_, all.data.size(), train.size(), test.size());
-  return {.train = std::move(train), .test = std::move(test)};
-}
-
-// CIFAR's and MNIST's files have a test set of their own.
-bool ImagesTask::tests_on_private_data() const {
-  return !data_.empty() && test_.empty() && kind_of(data_) == PictureFiles::folders;
+  check(classes_.size() > 1, "--data: {} has one class, {}", folder, classes_.front());
+  if (test.empty())
+    return samples::divided(all.data.split(1 - test_fraction_, s.seed), "--test-fraction",
+                            test_fraction_);
+  return {
+      .train = std::move(all.data),
+      .test = read_pictures({test, Part::test, skip_unreadable_}, network_.shape, classes_).data};
 }
 
 samples::Data ImagesTask::load(const Settings& s) {
-  samples::Data data = data_.empty() ? drawn(s) : from_files(s);
-  check(classes_.size() > 1, "--data: {} has one class, {}", data_, classes_.front());
+  const samples::Files* const files = samples::files_of(source_);
+  samples::Data data = files ? from_files(*files, s) : drawn(s);
   const std::string names = join(classes_, "/");
   check(class_names_.empty() || class_names_ == names,
         "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
   class_names_ = names;
   network_.classes = std::ssize(classes_);
-  const bool measured_on_private = tests_on_private_data() || s.validation > 0;
+  const bool measured_on_private = samples::tests_on_private_data(source_) || s.validation > 0;
   shown_ = measured_on_private ? Dataset{} : first_pictures(data.test);
   computed_ = replace_by_inputs(data, network_, cache_);
   return data;
 }
 
 void ImagesTask::keep(const samples::Data& data) const { save_inputs(data, computed_, cache_); }
-
-std::string ImagesTask::data_text() const {
-  return data_.empty() ? "shapes drawn by the program" : "from " + data_;
-}
 
 std::unique_ptr<nn::Module> ImagesTask::make_model(const samples::Data& /*data*/,
                                                    std::uint64_t /*seed*/) {

@@ -21,9 +21,7 @@ class ImagesTask final : public samples::Task {
   void check_files() const override;
   samples::Data load(const samples::Settings& settings) override;
   void keep(const samples::Data& data) const override;
-  bool tests_on_private_data() const override;
-  bool reads_files() const override { return !data_.empty(); }
-  std::string data_text() const override;
+  const samples::DataSource& source() const override { return source_; }
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   std::int64_t views() const override { return views_; }
   Dataset view(const Dataset& samples, std::span<const RecordView> views,
@@ -35,19 +33,19 @@ class ImagesTask final : public samples::Task {
                 TrainingReport& report) override;
 
  private:
-  PictureShape shape() const;
+  void set_shape(PictureFiles kind);
   void check_views();
   samples::Data drawn(const samples::Settings& settings);
-  samples::Data from_files(const samples::Settings& settings);
+  samples::Data from_files(const samples::Files& files, const samples::Settings& settings);
 
-  std::string data_, test_;  // folders; empty: drawn by the program, a part of the data
-  std::string cache_;        // file of features; empty: none
-  std::string computed_;     // what identifies features that are to be written there; empty: none
+  samples::DataSource source_ = samples::MadeUp{"shapes drawn by the program"};
+  std::string cache_;     // file of features; empty: none
+  std::string computed_;  // what identifies features that are to be written there; empty: none
   double test_fraction_ = 0.2;
   std::int64_t size_ = 0;  // 0: the data's own, or usual_size
   bool grey_ = false;
   bool skip_unreadable_ = false;
-  NetworkOptions network_;
+  ImageNetworkOptions network_;
   std::int64_t views_ = 0;
   Augmentation augmentation_;  // the brightness is --jitter
   Dataset shown_;              // test pictures that the report may show; none of private data

@@ -1,4 +1,4 @@
-// Results of a model on labelled pictures, and its predictions as CSV.
+// Models of pictures in files, and their outputs.
 #pragma once
 
 #include <memory>
@@ -6,29 +6,23 @@
 #include <vector>
 
 #include "samples/images/image_network.h"
-#include "samples/report/report.h"
 
 namespace sotto::images {
 
 // The metadata of a model file, from which load_model() makes the model again.
 inline constexpr const char* model_key = "sotto.images.model";
-std::string model_text(const NetworkOptions& options, const std::vector<std::string>& classes);
+std::string model_text(const ImageNetworkOptions& options, const std::vector<std::string>& classes);
 
-struct SavedModel {
-  NetworkOptions options;
+struct SavedImageModel {
+  ImageNetworkOptions options;
   std::vector<std::string> classes;
   std::unique_ptr<nn::Module> network;
   NetworkInputs inputs;
 };
 // Throws SystemFailure for a file that is not a model of this program.
-SavedModel load_model(const std::string& path);
+SavedImageModel load_model(const std::string& path);
 
 // The model's logits for pictures [n, c, size, size], on the CPU.
-Tensor logits_of(const SavedModel& model, const Tensor& pictures);
-
-// Lines of CSV for logits: the file, the predicted class and each class's probability.
-std::string prediction_header(const std::vector<std::string>& classes);
-std::string prediction_lines(std::span<const std::string> files, const Tensor& logits,
-                             const std::vector<std::string>& classes);
+Tensor logits_of(const SavedImageModel& model, const Tensor& pictures);
 
 }  // namespace sotto::images

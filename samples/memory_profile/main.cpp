@@ -12,7 +12,7 @@ namespace {
 
 void show(const sotto::memory_profile::Options& options) {
   if (options.threads > 0) sotto::set_thread_count(options.threads);
-  const sotto::memory_profile::Findings found = sotto::memory_profile::run(options);
+  const sotto::memory_profile::StepProfile found = sotto::memory_profile::run(options);
   sotto::samples::print_text(to_text(found));
   sotto::samples::write_texts({{options.html, to_html(options, found)},
                                {options.json, sotto::samples::json_text(to_json(options, found))}});

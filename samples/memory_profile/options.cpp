@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::int64_t max_samples = std::int64_t{1} << 24;
 
-class Reading {
+class ProfileCommandLine {
  public:
-  explicit Reading(Options& options) : options_(options) {
+  explicit ProfileCommandLine(Options& options) : options_(options) {
     for (const char* name : {"--clip-groups", "--clipping"}) line_.conflict("--no-privacy", name);
     add_training();
     add_memory();
@@ -67,7 +67,7 @@ class Reading {
 
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options o;
-  if (!Reading(o).parse(argc, argv)) return std::nullopt;
+  if (!ProfileCommandLine(o).parse(argc, argv)) return std::nullopt;
   const models::Entry& model = models::parse_entry(o.model);
   samples::require(o.batch >= 2 && o.batch <= max_samples, "--batch-size", o.batch,
                    "a number of samples > 1");

@@ -30,7 +30,7 @@ std::string card(const char* name, std::uint64_t bytes, const std::string& below
       name, memory_size(bytes), escape(below));
 }
 
-std::string cards(const Findings& found) {
+std::string cards(const StepProfile& found) {
   const MemoryStatistics& now = found.statistics;
   return "<div class=\"cards\">\n" + card("Peak", found.peak, "most in use at once") +
          card("Before the step", found.first, "what stays between steps") +
@@ -57,7 +57,7 @@ Band drawn(const memory::Timeline::Band& band) {
 }
 
 // The bands of the larger owners, and for each kind one band of all smaller ones.
-std::vector<Band> bands_of(const Findings& found) {
+std::vector<Band> bands_of(const StepProfile& found) {
   std::vector<Band> bands;
   for (int kind = 0; kind < memory_kinds; ++kind) {
     memory::Timeline::Band rest{{.kind = static_cast<MemoryKind>(kind)}, {}};
@@ -80,7 +80,7 @@ std::vector<Band> bands_of(const Findings& found) {
   return bands;
 }
 
-std::string chart(const Findings& found) {
+std::string chart(const StepProfile& found) {
   BandChart chart{.name = "Bytes in use over the step",
                   .x_name = "ms",
                   .x = {},
@@ -131,7 +131,7 @@ std::vector<Row> rows_of(const std::vector<memory::Timeline::Share>& shares, con
 
 // The kinds at the peak and those of the curve, which may be absent at the peak: the chart's
 // legend.
-std::string kinds(const Findings& found) {
+std::string kinds(const StepProfile& found) {
   std::vector<Row> rows = rows_of(found.kinds, "-");
   std::vector<int> colours;
   const auto listed = [&](const char* kind) {
@@ -148,7 +148,7 @@ std::string kinds(const Findings& found) {
   return shares("Kind", rows, found.peak, colours);
 }
 
-std::string composition(const Findings& found) {
+std::string composition(const StepProfile& found) {
   std::vector<Row> owners;
   for (const auto& [label, bytes] : found.owners) owners.emplace_back(owner(label), bytes);
   return section("Owners at the peak", shares("Owner", owners, found.peak)) +
@@ -158,7 +158,7 @@ std::string composition(const Findings& found) {
                  shares("Module", rows_of(found.modules, "(none)"), found.peak));
 }
 
-std::string phases(const Findings& found) {
+std::string phases(const StepProfile& found) {
   std::string html =
       "<table>\n<tr><th>Phase</th><th class=\"n\">Peak</th><th class=\"n\">Above the start</th>"
       "<th class=\"n\">Allocated</th><th class=\"n\">Blocks</th></tr>\n";
@@ -175,7 +175,7 @@ std::string phases(const Findings& found) {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-Settings settings(const Options& o, const Findings& found) {
+Settings settings(const Options& o, const StepProfile& found) {
   Settings all{{"Model", o.model},
                {"Parameters", grouped(found.parameters)},
                {"Device", name(o.device)},
@@ -193,7 +193,7 @@ Settings settings(const Options& o, const Findings& found) {
   return all;
 }
 
-std::string settings_list(const Options& options, const Findings& found) {
+std::string settings_list(const Options& options, const StepProfile& found) {
   std::string html = "<dl class=\"settings\">\n";
   for (const auto& [name, value] : settings(options, found))
     html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
@@ -206,7 +206,7 @@ nlohmann::json shares_json(const std::vector<memory::Timeline::Share>& shares) {
   return all;
 }
 
-nlohmann::json phases_json(const Findings& found) {
+nlohmann::json phases_json(const StepProfile& found) {
   nlohmann::json all = nlohmann::json::array();
   for (const memory::Timeline::Phase& phase : found.phases) {
     all.push_back({{"name", phase.name},
@@ -230,7 +230,7 @@ nlohmann::json curve_json(const memory::Timeline::Curve& curve) {
 
 }  // namespace
 
-std::string to_html(const Options& options, const Findings& found) {
+std::string to_html(const Options& options, const StepProfile& found) {
   const std::string title = fmt::format("Memory profile of {}", options.model);
   return fmt::format(
              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
@@ -244,7 +244,7 @@ std::string to_html(const Options& options, const Findings& found) {
          "</main>\n</body>\n</html>\n";
 }
 
-nlohmann::json to_json(const Options& options, const Findings& found) {
+nlohmann::json to_json(const Options& options, const StepProfile& found) {
   nlohmann::json named = nlohmann::json::object();
   for (const auto& [name, value] : settings(options, found)) named[name] = value;
   const MemoryStatistics& now = found.statistics;
@@ -271,7 +271,7 @@ nlohmann::json to_json(const Options& options, const Findings& found) {
           {"curve", curve_json(found.curve)}};
 }
 
-std::string to_text(const Findings& found) {
+std::string to_text(const StepProfile& found) {
   std::string text = fmt::format("peak {}, before the step {}\n", memory_size(found.peak),
                                  memory_size(found.first));
   for (const auto& [name, bytes] : found.kinds)

@@ -10,9 +10,9 @@
 namespace sotto::memory_profile {
 
 // Returns a whole page: UTF-8, well-formed as XML.
-std::string to_html(const Options& options, const Findings& found);
-nlohmann::json to_json(const Options& options, const Findings& found);
+std::string to_html(const Options& options, const StepProfile& found);
+nlohmann::json to_json(const Options& options, const StepProfile& found);
 // Returns a few lines for a terminal.
-std::string to_text(const Findings& found);
+std::string to_text(const StepProfile& found);
 
 }  // namespace sotto::memory_profile

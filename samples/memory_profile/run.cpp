@@ -91,7 +91,7 @@ class Training {
 
 }  // namespace
 
-Findings run(const Options& options) {
+StepProfile run(const Options& options) {
   Allocator& bytes = allocator(options.device);
   bytes.set_limit(options.limit);
   Training training(options);

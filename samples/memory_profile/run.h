@@ -11,7 +11,7 @@
 
 namespace sotto::memory_profile {
 
-struct Findings {
+struct StepProfile {
   std::optional<memory::Plan> plan;  // the strategy that keeps --memory-limit
   std::int64_t parameters = 0;
   MemoryStatistics statistics;  // after the step
@@ -24,6 +24,6 @@ struct Findings {
 };
 
 // Throws OutOfMemory when the limit is too low.
-Findings run(const Options& options);
+StepProfile run(const Options& options);
 
 }  // namespace sotto::memory_profile

@@ -6,8 +6,8 @@
 namespace sotto::mnist {
 
 void DigitsTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
-  line.option("--data", folder_, "read MNIST from this folder (IDX files, plain or gzipped)",
-              "DIR");
+  samples::add_files_option(line, "--data", source_, &samples::Files::train,
+                            "read MNIST from this folder (IDX files, plain or gzipped)", "DIR");
   line.option("--train-size", s.train_size, "training samples, at most", "N");
   line.option("--test-size", s.test_size, "test samples, at most", "N");
   line.flag("--normalize", normalize_, "shift and scale pixels by MNIST's public constants");

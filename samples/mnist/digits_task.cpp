@@ -78,35 +78,35 @@ std::vector<samples::TaskSetting> DigitsTask::settings() {
 }
 
 void DigitsTask::prepare(Settings& s) {
-  from_files_ = !folder_.empty();
+  auto* const files = std::get_if<samples::Files>(&source_);
+  from_files_ = files != nullptr;
   require(s.memory.checkpoint.value_or(0) == 0, "--checkpoint-activations",
           s.memory.checkpoint.value_or(0),
           "auto or none: the network is not a Sequential whose modules could be recomputed");
-  if (from_files_) return;
+  if (files) {
+    files->test = files->train;  // the folder has both
+    return;
+  }
   samples::check_fits("--train-size, --test-size",
                       bytes_of_digit * static_cast<double>(s.train_size + s.test_size));
 }
 
 samples::Data DigitsTask::load(const Settings& settings) {
   samples::Data data;
-  if (folder_.empty()) {
+  if (const samples::Files* const files = samples::files_of(source_)) {
+    data.train = read_mnist(files->train, true, settings.train_size);
+    data.test = read_mnist(files->test, false, settings.test_size);
+  } else {
     // Both sets are parts of one endless set; the test set is the first part, so that it does not
     // depend on the size of the training set.
     data.test = make_digits(settings.test_size, settings.seed);
     data.train = make_digits(settings.train_size, settings.seed, settings.test_size);
-  } else {
-    data.train = read_mnist(folder_, true, settings.train_size);
-    data.test = read_mnist(folder_, false, settings.test_size);
   }
   if (normalize_) {
     normalize(data.train.inputs);
     normalize(data.test.inputs);
   }
   return data;
-}
-
-std::string DigitsTask::data_text() const {
-  return folder_.empty() ? "drawn by the program" : "from " + folder_;
 }
 
 std::unique_ptr<nn::Module> DigitsTask::make_model(const samples::Data& /*data*/,

@@ -21,14 +21,13 @@ class DigitsTask final : public samples::Task {
   std::vector<samples::TaskSetting> settings() override;
   void prepare(samples::Settings& settings) override;
   samples::Data load(const samples::Settings& settings) override;
-  std::string data_text() const override;
+  const samples::DataSource& source() const override { return source_; }
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
   double evaluate(const Tensor& outputs, const samples::Data& data) override;
-  bool reads_files() const override { return !folder_.empty(); }
 
  private:
-  std::string folder_;  // of MNIST's files; empty: digits drawn by the program
+  samples::DataSource source_ = samples::MadeUp{"drawn by the program"};  // or MNIST's files
   bool from_files_ = false;
   bool normalize_ = false;
   std::string activation_ = "tanh";

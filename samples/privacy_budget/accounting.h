@@ -61,7 +61,6 @@ struct Target {
 // samplings whose epochs are cut into batches, the largest batch, with which the phase meets the
 // target. The phase's own value of it is ignored. Throw std::invalid_argument when there is a
 // refusal, or nothing meets the target.
-// a refusal, or nothing meets the target.
 double min_noise(Method method, NeighboringRelation relation, const Phase& phase,
                  const Target& target);
 std::int64_t max_steps(Method method, NeighboringRelation relation, const Phase& phase,

@@ -20,7 +20,7 @@ namespace {
 
 // The findings for a file. `known` holds the lines before the first wrong one; if the file is right
 // without some stray lines, it also holds the lines behind those, and otherwise those of copies.
-struct Findings {
+struct LedgerFindings {
   LedgerText known{};
   LedgerBranches branches{};     // if lines are wrong that are not strays
   std::int64_t right = 0;        // lines before the wrong one
@@ -58,7 +58,7 @@ bool may_record(std::string_view line) { return line.find("\":") != line.npos; }
 // Skips lines, from the wrong one on, until one continues the right lines. The checksum of a line
 // depends on all lines before it, so if the rest of the file is right, no recorded line is missing;
 // but a line that may record something can be that of a run on a copy, and is no stray one.
-void skip_strays(const std::string& file, Findings& found) {
+void skip_strays(const std::string& file, LedgerFindings& found) {
   std::size_t at = found.known.size + found.wrong.size();
   if (may_record(found.wrong)) return;
   for (std::int64_t strays = 1; at < file.size(); ++strays) {
@@ -77,8 +77,8 @@ void skip_strays(const std::string& file, Findings& found) {
   }
 }
 
-Findings findings_of(const std::string& file) {
-  Findings found;
+LedgerFindings findings_of(const std::string& file) {
+  LedgerFindings found;
   found.why = read_right_lines(found.known, file);
   found.right = found.known.lines;
   if (found.why.empty()) {
@@ -103,14 +103,14 @@ Findings findings_of(const std::string& file) {
   return found;
 }
 
-std::string wrong_text(const Findings& found) {
+std::string wrong_text(const LedgerFindings& found) {
   constexpr std::size_t max = 160;
   std::string_view line = found.wrong;
   if (line.ends_with('\n')) line.remove_suffix(1);
   return excerpt(line, max);
 }
 
-void tell_lines(const Findings& found, Answer& answer) {
+void tell_lines(const LedgerFindings& found, Answer& answer) {
   answer.json["whole"] = found.why.empty();
   answer.json["right_lines"] = found.right;
   if (found.why.empty()) {
@@ -167,7 +167,7 @@ void tell_cost(const Options& options, const LedgerFacts& ledger, const std::str
 }
 
 // Returns the numbers of the stray lines as an address for sed.
-std::string stray_range(const Findings& found) {
+std::string stray_range(const LedgerFindings& found) {
   const std::int64_t first = found.right + 1, last = found.right + found.strays;
   return first == last ? fmt::format("{}", first) : fmt::format("{},{}", first, last);
 }
@@ -209,7 +209,7 @@ std::vector<std::string> advice_on_copies(const LedgerBranches& branches) {
   return notes;
 }
 
-std::vector<std::string> advice(const Findings& found) {
+std::vector<std::string> advice(const LedgerFindings& found) {
   std::vector<std::string> notes;
   if (found.broken_bytes > 0) {
     notes.push_back(fmt::format(
@@ -235,7 +235,7 @@ std::vector<std::string> advice(const Findings& found) {
 }  // namespace
 
 Answer answer_inspect(const Options& options) {
-  const Findings found = findings_of(file_text(options.ledger));
+  const LedgerFindings found = findings_of(file_text(options.ledger));
   Answer answer{.title = "Lines of a ledger"};
   if (!found.why.empty())
     answer.failure = fmt::format("{}:{}: {}", options.ledger, found.right + 1, found.why);

@@ -12,7 +12,6 @@
 #include "core/join.h"
 #include "dp/numerics/binomial_tail.h"
 #include "samples/cli/program.h"
-#include "samples/cli/renamed_options.h"
 
 namespace sotto::budget {
 
@@ -165,7 +164,7 @@ Items items_of(const std::string& text) {
     const std::string item = text.substr(at, end - at);
     const std::size_t equals = item.find('=');
     check(equals != std::string::npos, "'{}' is not NAME=VALUE", item);
-    const std::string name = samples::current_option(item.substr(0, equals));
+    const std::string name = item.substr(0, equals);
     for (const auto& other : items) check(other.first != name, "{} is given twice", name);
     items.emplace_back(name, item.substr(equals + 1));
     at = end + 1;
@@ -210,21 +209,6 @@ std::int64_t batches_of_epoch(std::int64_t population, double batch) {
 
 bool whole_batches(Sampling sampling) {
   return sampling == Sampling::fixed_size || sampling == Sampling::partition;
-}
-
-std::vector<std::string> sampling_names() {
-  std::vector<std::string> names;
-  for (int k = 0; k <= static_cast<int>(Sampling::planned); ++k) {
-    names.emplace_back(sotto::name(static_cast<Sampling>(k)));
-  }
-  return names;
-}
-
-Sampling parse_sampling(const std::string& name) {
-  const std::vector<std::string> names = sampling_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  check(found != names.end(), "--sampling: {} is not one of {}", name, join(names, ", "));
-  return static_cast<Sampling>(found - names.begin());
 }
 
 std::vector<std::string> relation_names() {
@@ -272,7 +256,8 @@ std::vector<PhaseOptions> parse_phases(const std::vector<std::string>& texts,
 }
 
 Phase make_phase(const PhaseOptions& o, Unknown unknown) {
-  const Sampling sampling = parse_sampling(o.sampling.value_or(sotto::name(Sampling::poisson)));
+  const Sampling sampling =
+      parse_sampling("--sampling", o.sampling.value_or(sotto::name(Sampling::poisson)));
   check_numbers(o);
   check_together(o, sampling);
   Phase phase{.event = {.sampling = sampling}, .population = o.population};

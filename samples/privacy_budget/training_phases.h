@@ -52,16 +52,12 @@ struct Phase {
 std::int64_t batches_of_epoch(std::int64_t population, double batch);
 // Returns whether every batch has exactly the given number of records.
 bool whole_batches(Sampling sampling);
-// The samplings' names, in the order of `Sampling`.
-std::vector<std::string> sampling_names();
-// Throws std::invalid_argument when no sampling has the name.
-Sampling parse_sampling(const std::string& name);
 // "add_or_remove_one" and "replace_one".
 std::vector<std::string> relation_names();
 std::string name(NeighboringRelation relation);
 NeighboringRelation parse_relation(const std::string& name);
 
-// `base` with the values of "batch=256,steps=1000" in place of its own. Throws
+// `base` with the values of "batch-size=256,steps=1000" in place of its own. Throws
 // std::invalid_argument, with the text, for a malformed list or a name given twice.
 PhaseOptions parse_phase(const std::string& text, PhaseOptions base);
 // parse_phase for each of the texts, of which there is at least one. Throws also for an option of

@@ -29,7 +29,4 @@ void print_results(const TrainingReport& report, const std::string& samples);
 // The results by name, which must be numbers, and the confusion matrix.
 nlohmann::json results_json(const TrainingReport& report);
 
-// The text as a field of a CSV file (RFC 4180).
-std::string csv_field(const std::string& text);
-
 }  // namespace sotto::samples

@@ -18,7 +18,7 @@ std::vector<std::string> classifier_names() {
   return names;
 }
 
-void check_classifier(const images::NetworkOptions& options) {
+void check_classifier(const images::ImageNetworkOptions& options) {
   if (options.model == perceptron) {
     check(!options.features.mirror, "--mirror: needs --model scattering");
     return;
@@ -26,7 +26,7 @@ void check_classifier(const images::NetworkOptions& options) {
   images::check_network(options);
 }
 
-std::unique_ptr<nn::Module> make_classifier(const images::NetworkOptions& options) {
+std::unique_ptr<nn::Module> make_classifier(const images::ImageNetworkOptions& options) {
   if (options.model != perceptron) return images::make_network(options);
   const auto& [size, channels] = options.shape;
   return std::make_unique<nn::Sequential>(

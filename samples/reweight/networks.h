@@ -13,8 +13,8 @@ namespace sotto::reweight {
 std::vector<std::string> classifier_names();
 
 // Throws std::invalid_argument for pictures that the network cannot have.
-void check_classifier(const images::NetworkOptions& options);
+void check_classifier(const images::ImageNetworkOptions& options);
 // Logits [n, classes] of pictures, or for scattering of their features.
-std::unique_ptr<nn::Module> make_classifier(const images::NetworkOptions& options);
+std::unique_ptr<nn::Module> make_classifier(const images::ImageNetworkOptions& options);
 
 }  // namespace sotto::reweight

@@ -7,9 +7,9 @@
 namespace sotto::reweight {
 
 void ReweightTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
-  line.option("--data", folder_,
-              "folder with MNIST's or CIFAR's files; otherwise digits drawn by the program",
-              "PATH");
+  samples::add_files_option(
+      line, "--data", source_, &samples::Files::train,
+      "folder with MNIST's or CIFAR's files; otherwise digits drawn by the program", "PATH");
   line.option("--train-size", s.train_size, "private rows, at most, before --imbalance", "N");
   line.option("--test-size", s.test_size, "test rows, at most", "N");
   line.option("--clean", clean_,

@@ -117,9 +117,11 @@ void ReweightTask::check_rows() const {
           "at least 0 and below 1");
   require(imbalance_ >= 1 && imbalance_ <= max_imbalance, "--imbalance", imbalance_,
           fmt::format("from 1 to {:g}", max_imbalance));
-  check(clean_folder_.empty() || !folder_.empty(), "--clean-data: needs --data");
-  check(clean_folder_.empty() || images::kind_of(clean_folder_) == images::kind_of(folder_),
-        "--clean-data: {} has other pictures than {}", clean_folder_, folder_);
+  if (clean_folder_.empty()) return;
+  const samples::Files* const files = samples::files_of(source_);
+  check(files != nullptr, "--clean-data: needs --data");
+  check(images::kind_of(clean_folder_) == images::kind_of(files->train),
+        "--clean-data: {} has other pictures than {}", clean_folder_, files->train);
 }
 
 void ReweightTask::check_method(const Settings& s) const {
@@ -147,10 +149,16 @@ void ReweightTask::check_method(const Settings& s) const {
 void ReweightTask::prepare(Settings& s) {
   check_rows();
   check_method(s);
-  from_files_ = !folder_.empty();
+  auto* const files = std::get_if<samples::Files>(&source_);
+  from_files_ = files != nullptr;
   clean_from_files_ = !clean_folder_.empty();
-  const PictureFiles kind = from_files_ ? images::kind_of(folder_) : PictureFiles::mnist;
-  check(kind != PictureFiles::folders, "--data: {} has neither MNIST's nor CIFAR's files", folder_);
+  PictureFiles kind = PictureFiles::mnist;
+  if (files) {
+    kind = images::kind_of(files->train);
+    check(kind != PictureFiles::folders, "--data: {} has neither MNIST's nor CIFAR's files",
+          files->train);
+    files->test = files->train;  // the folder has both
+  }
   network_.shape = images::shape_of(kind);
   network_.classes = kind == PictureFiles::cifar100 ? 100 : 10;
   check_classifier(network_);
@@ -162,11 +170,12 @@ void ReweightTask::prepare(Settings& s) {
 
 // Test rows first, then those for training, so that no set depends on the size of a later one.
 samples::Data ReweightTask::all_rows(const Settings& s) const {
-  if (!from_files_)
+  const samples::Files* const files = samples::files_of(source_);
+  if (!files)
     return {.train = make_digits(s.train_size + clean_, s.seed, s.test_size),
             .test = make_digits(s.test_size, s.seed)};
   const auto read = [&](images::Part part) {
-    return images::read_pictures({folder_, part}, network_.shape).data;
+    return images::read_pictures({files->train, part}, network_.shape).data;
   };
   return {.train = read(images::Part::train),
           .test = at_most(read(images::Part::test), s.test_size)};
@@ -214,8 +223,7 @@ samples::Data ReweightTask::load(const Settings& s) {
 }
 
 std::string ReweightTask::data_text() const {
-  const std::string rows = from_files_ ? "from " + folder_ : "drawn by the program";
-  return fmt::format("{}; {} clean public rows", rows, clean_);
+  return fmt::format("{}; {} clean public rows", samples::text_of(source_), clean_);
 }
 
 std::unique_ptr<nn::Module> ReweightTask::make_model(const samples::Data& /*data*/,

@@ -24,7 +24,7 @@ class ReweightTask final : public samples::Task {
   void prepare(samples::Settings& settings) override;
   std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
-  bool reads_files() const override { return from_files_; }
+  const samples::DataSource& source() const override { return source_; }
   std::string data_text() const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   std::optional<samples::ModelPart> own_part(const samples::Settings& settings) const override;
@@ -42,14 +42,15 @@ class ReweightTask final : public samples::Task {
   Dataset clean_rows(samples::Data& data, const samples::Settings& settings) const;
   void add_weights(WeighedModel& model, const samples::Data& data, TrainingReport& report);
 
-  std::string folder_, clean_folder_;
+  samples::DataSource source_ = samples::MadeUp{"drawn by the program"};
+  std::string clean_folder_;  // of the clean rows; empty: they are taken out of the training data
   bool from_files_ = false, clean_from_files_ = false;
   std::int64_t clean_ = 1000, clean_batch_ = 256;
   double wrong_labels_ = 0, imbalance_ = 1;
   std::string wrong_ = "next";
   std::string method_ = "gate", weigher_sees_ = "loss";
   double weigher_bound_ = 0.2, weigher_rate_ = 0.3;
-  images::NetworkOptions network_{.model = "perceptron"};
+  images::ImageNetworkOptions network_{.model = "perceptron"};
   std::optional<RowWeights> rows_;  // once the data are loaded
 };
 

@@ -12,6 +12,7 @@
 #include "nn/data/tables/schema_guess.h"
 #include "nn/data/tables/table_reader.h"
 #include "samples/cli/command_line.h"
+#include "samples/cli/model_command.h"
 #include "samples/cli/program.h"
 #include "samples/report/charts.h"
 #include "samples/report/results.h"
@@ -80,44 +81,35 @@ std::string paid_for(const SchemaRequest& request) {
 }  // namespace
 
 int evaluate(int argc, const char* const* argv) {
-  std::string model, data, json;
-  samples::CommandLine line("Measures a saved model on the rows of a table that has labels.");
-  line.group("Options");
-  line.option("--model", model, "model that `sotto-tabular train --save` wrote", "FILE");
-  line.option("--data", data, "rows, with the columns of the model's schema", "FILE");
-  line.option("--json", json, "write the results as JSON", "FILE");
-  if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--model", model);
-  samples::require_given("--data", data);
-  samples::check_writable("--json", json);
-  const SavedModel saved = load_model(model);
+  auto command = samples::ModelCommand::evaluate(
+      {.about = "Measures a saved model on the rows of a table that has labels.",
+       .train = "sotto-tabular train --save",
+       .data = "rows, with the columns of the model's schema",
+       .type = "FILE",
+       .row = "row"});
+  if (!command.parse(argc, argv)) return 0;
+  const SavedTableModel saved = load_model(command.model);
   const Dataset rows =
-      read_table(data, saved.schema, {.category_indices = reads_indices(saved.options)});
+      read_table(command.data, saved.schema, {.category_indices = reads_indices(saved.options)});
   TrainingReport report;
   describe_results(outputs_of_rows(*saved.network, rows), rows.targets, saved.schema, report);
-  samples::print("{} rows\n", rows.size());
-  samples::print_results(report, "rows");
-  if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
+  command.tell_results(report, rows.size());
   return 0;
 }
 
 int predict(int argc, const char* const* argv) {
-  std::string model, data, out;
-  samples::CommandLine line("Predicts the label of each row of a table, in constant memory.");
-  line.group("Options");
-  line.option("--model", model, "model that `sotto-tabular train --save` wrote", "FILE");
-  line.option("--data", data, "rows; the label's column may be absent and is not read", "FILE");
-  line.option("--out", out, "write predictions here as CSV, a line for each row", "FILE");
-  if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--model", model);
-  samples::require_given("--data", data);
-  samples::require_given("--out", out);
-  samples::check_writable("--out", out);
-  const SavedModel saved = load_model(model);
-  TableReader reader(data, saved.schema,
+  auto command = samples::ModelCommand::predict(
+      {.about = "Predicts the label of each row of a table, in constant memory.",
+       .train = "sotto-tabular train --save",
+       .data = "rows; the label's column may be absent and is not read",
+       .type = "FILE",
+       .row = "row"});
+  if (!command.parse(argc, argv)) return 0;
+  const SavedTableModel saved = load_model(command.model);
+  TableReader reader(command.data, saved.schema,
                      {.labels = false, .category_indices = reads_indices(saved.options)});
   std::int64_t count = 0;
-  write_file_atomically(out, [&](FileWriter& writer) {
+  write_file_atomically(command.out, [&](FileWriter& writer) {
     writer.write(prediction_header(saved.schema));
     for (Dataset rows = reader.next(rows_at_a_time); rows.size() > 0;
          rows = reader.next(rows_at_a_time)) {
@@ -125,7 +117,7 @@ int predict(int argc, const char* const* argv) {
       count += rows.size();
     }
   });
-  samples::print("{} predictions in {}\n", count, out);
+  command.tell_predictions(count);
   return 0;
 }
 

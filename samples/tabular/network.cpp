@@ -17,7 +17,7 @@ constexpr std::int64_t max_pieces = 256;
 
 // Hidden layers with tanh, whose gradients are bounded (Papernot et al. 2021), and a linear one.
 nn::Sequential perceptron(std::int64_t inputs, std::int64_t outputs,
-                          const NetworkOptions& options) {
+                          const TableNetworkOptions& options) {
   nn::Sequential layers;
   for (std::int64_t k = 0; k < options.layers; ++k) {
     layers.add(nn::Linear(inputs, options.hidden));
@@ -36,7 +36,7 @@ struct PieceRow {
 
 // The pieces of each number, and each category as it is. A standardised number is divided from
 // three deviations below the mean to three above.
-std::vector<PieceRow> piece_rows(const TableSchema& schema, const NetworkOptions& options) {
+std::vector<PieceRow> piece_rows(const TableSchema& schema, const TableNetworkOptions& options) {
   std::vector<PieceRow> rows;
   std::int64_t input = 0;
   for (const TableColumn& column : schema.columns) {
@@ -94,7 +94,8 @@ std::int64_t number_count(const TableSchema& schema) {
 // Each category has a vector, a row of one table; the categories of column k begin at firsts_[k].
 class EmbeddingNetwork final : public Network {
  public:
-  EmbeddingNetwork(const TableSchema& schema, std::int64_t outputs, const NetworkOptions& options)
+  EmbeddingNetwork(const TableSchema& schema, std::int64_t outputs,
+                   const TableNetworkOptions& options)
       : firsts_(firsts(schema.category_counts())),
         table_(firsts_.back(), options.embedding),
         layers_(
@@ -150,13 +151,13 @@ class OnStandardized final : public Network {
   std::unique_ptr<Network> network_;
 };
 
-std::int64_t input_count(const NetworkOptions& options, const TableSchema& schema) {
+std::int64_t input_count(const TableNetworkOptions& options, const TableSchema& schema) {
   return reads_indices(options) ? number_count(schema) : schema.width();
 }
 
 // The ranges of the numbers among the network's inputs, which have no categories where it reads
 // their indices.
-std::map<std::int64_t, StatisticRange> ranges_of(const NetworkOptions& options,
+std::map<std::int64_t, StatisticRange> ranges_of(const TableNetworkOptions& options,
                                                  const TableSchema& schema) {
   if (!reads_indices(options)) return number_ranges(schema);
   TableSchema numbers = schema;
@@ -173,7 +174,7 @@ void check_range(const char* option, std::int64_t value, std::int64_t min, std::
 
 std::vector<std::string> network_names() { return {"logistic", "mlp", "embedding"}; }
 
-bool reads_indices(const NetworkOptions& options) { return options.model == "embedding"; }
+bool reads_indices(const TableNetworkOptions& options) { return options.model == "embedding"; }
 
 Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
   const auto categories = rows.fields.find("categories");
@@ -181,7 +182,7 @@ Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
                  categories == rows.fields.end() ? Tensor() : categories->second);
 }
 
-StandardizeOptions standardize_options(nn::Module& network, const NetworkOptions& options,
+StandardizeOptions standardize_options(nn::Module& network, const TableNetworkOptions& options,
                                        const TableSchema& schema) {
   return {.layer = &dynamic_cast<OnStandardized&>(network).standardize,
           .ranges = ranges_of(options, schema)};
@@ -189,13 +190,13 @@ StandardizeOptions standardize_options(nn::Module& network, const NetworkOptions
 
 namespace {
 
-std::unique_ptr<Network> make_plain_network(const NetworkOptions& options,
+std::unique_ptr<Network> make_plain_network(const TableNetworkOptions& options,
                                             const TableSchema& schema) {
   const auto classes = static_cast<std::int64_t>(schema.classes().size());
   const std::int64_t outputs = std::max<std::int64_t>(1, classes);
   if (options.model == "embedding")
     return std::make_unique<EmbeddingNetwork>(schema, outputs, options);
-  NetworkOptions layers = options;
+  TableNetworkOptions layers = options;
   if (options.model == "logistic") layers.layers = 0;
   if (options.pieces == 1)
     return std::make_unique<Perceptron>(perceptron(schema.width(), outputs, layers));
@@ -207,7 +208,8 @@ std::unique_ptr<Network> make_plain_network(const NetworkOptions& options,
 
 }  // namespace
 
-std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema) {
+std::unique_ptr<Network> make_network(const TableNetworkOptions& options,
+                                      const TableSchema& schema) {
   check_range("--hidden", options.hidden, 1, max_width);
   check_range("--layers", options.layers, 1, max_layers);
   check_range("--pieces", options.pieces, 1, max_pieces);

@@ -12,7 +12,7 @@
 
 namespace sotto::tabular {
 
-struct NetworkOptions {
+struct TableNetworkOptions {
   std::string model = "mlp";   // of network_names()
   std::int64_t hidden = 64;    // units of a hidden layer
   std::int64_t layers = 1;     // hidden layers
@@ -39,11 +39,13 @@ using Network = nn::ModuleOf<Tensor>;
 Var forward_rows(Network& network, Tape& tape, const Dataset& rows);
 
 // Throws std::invalid_argument for numbers out of range.
-std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema);
-// The layer for NetworkOptions::standardize, and the ranges of its columns; no layer without it.
-StandardizeOptions standardize_options(nn::Module& network, const NetworkOptions& options,
+std::unique_ptr<Network> make_network(const TableNetworkOptions& options,
+                                      const TableSchema& schema);
+// The layer for TableNetworkOptions::standardize, and the ranges of its columns; no layer without
+// it.
+StandardizeOptions standardize_options(nn::Module& network, const TableNetworkOptions& options,
                                        const TableSchema& schema);
 // True if the network reads TableOptions::category_indices.
-bool reads_indices(const NetworkOptions& options);
+bool reads_indices(const TableNetworkOptions& options);
 
 }  // namespace sotto::tabular

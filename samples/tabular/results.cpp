@@ -1,33 +1,21 @@
 #include "samples/tabular/results.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
-#include "autograd/ops/reductions.h"
-#include "autograd/tape.h"
 #include "core/error.h"
 #include "dp/ledger/ledger_contents.h"
-#include "nn/functional.h"
 #include "nn/metrics.h"
 #include "nn/predict.h"
 #include "nn/state.h"
+#include "samples/report/predictions.h"
 #include "samples/report/results.h"
 #include "samples/tabular/tabular_task.h"
 #include "samples/training/evaluation.h"
 #include "samples/training/model_file.h"
 
 namespace sotto::tabular {
-
-namespace {
-
-std::vector<float> probabilities(const Tensor& outputs) {
-  Tape tape({.training = false});
-  return softmax(tape.input(outputs), 1).value().to_vector<float>();
-}
-
-}  // namespace
 
 Tensor outputs_of_rows(nn::Module& model, const Dataset& rows) {
   auto& network = dynamic_cast<Network&>(model);
@@ -54,16 +42,16 @@ void describe_results(const Tensor& outputs, const Tensor& targets, const TableS
   samples::describe_classes(outputs, targets, classes, report);
 }
 
-SavedModel load_model(const std::string& path) {
+SavedTableModel load_model(const std::string& path) {
   return samples::load_model_file(path, model_key, [&](const nlohmann::json& model) {
-    SavedModel saved;
+    SavedTableModel saved;
     saved.schema = TableSchema::from_json(model.at("schema").get<std::string>(), path);
     saved.options = {.model = model.at("model").get<std::string>(),
                      .hidden = model.at("hidden").get<std::int64_t>(),
                      .layers = model.at("layers").get<std::int64_t>(),
                      .embedding = model.at("embedding").get<std::int64_t>(),
                      .pieces = model.at("pieces").get<std::int64_t>(),
-                     .standardize = model.value("standardize", false)};
+                     .standardize = model.at("standardize").get<bool>()};
     saved.network = make_network(saved.options, saved.schema);
     nn::load_module(path, *saved.network);
     return saved;
@@ -71,29 +59,16 @@ SavedModel load_model(const std::string& path) {
 }
 
 std::string prediction_header(const TableSchema& schema) {
-  std::string line = samples::csv_field(schema.label().name);
-  for (const std::string& name : schema.classes())
-    line += "," + samples::csv_field("p(" + name + ")");
-  return line + "\n";
+  return samples::prediction_header(samples::csv_field(schema.label().name), schema.classes());
 }
 
 std::string prediction_lines(const Tensor& outputs, const TableSchema& schema) {
   const std::vector<std::string> classes = schema.classes();
+  if (!classes.empty())
+    return samples::prediction_lines(outputs, classes, [](std::size_t) { return std::string(); });
   std::string text;
-  if (classes.empty()) {
-    for (const float value : outputs.to_vector<float>())
-      text += fmt::format("{:.9g}\n", schema.label().decode(value));
-    return text;
-  }
-  const std::vector<float> all = probabilities(outputs);
-  for (std::size_t row = 0; row < all.size(); row += classes.size()) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row);
-    const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
-    text +=
-        samples::csv_field(classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]);
-    for (auto p = begin; p != end; ++p) text += fmt::format(",{:.6f}", *p);
-    text += '\n';
-  }
+  for (const float value : outputs.to_vector<float>())
+    text += fmt::format("{:.9g}\n", schema.label().decode(value));
   return text;
 }
 

@@ -20,12 +20,12 @@ void describe_results(const Tensor& outputs, const Tensor& targets, const TableS
                       TrainingReport& report);
 
 // A model file's network and its schema. Throws SystemFailure for another file.
-struct SavedModel {
+struct SavedTableModel {
   TableSchema schema;
-  NetworkOptions options;
+  TableNetworkOptions options;
   std::unique_ptr<Network> network;
 };
-SavedModel load_model(const std::string& path);
+SavedTableModel load_model(const std::string& path);
 
 // Lines of CSV for outputs: the predicted class and each class's probability, or the predicted
 // number in the units of the table.

@@ -5,11 +5,13 @@
 namespace sotto::tabular {
 
 void TabularTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
-  line.option("--data", data_, "CSV or TSV file of training rows, plain or gzipped", "FILE");
+  using samples::Files;
+  samples::add_files_option(line, "--data", source_, &Files::train,
+                            "CSV or TSV file of training rows, plain or gzipped", "FILE");
   line.option("--schema", schema_path_, "its columns: kinds, public ranges and categories (JSON)",
               "FILE");
-  line.option("--test", test_, "file of test rows; otherwise a part of --data is kept for it",
-              "FILE");
+  samples::add_files_option(line, "--test", source_, &Files::test,
+                            "file of test rows; otherwise a part of --data is kept for it", "FILE");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the units", "X");
   line.option("--encode-in", folder_,
               "keep the encoded rows in nameless files on this folder's disk: for tables larger "

@@ -19,7 +19,6 @@ namespace sotto::tabular {
 
 namespace {
 
-using samples::require;
 using samples::Settings;
 
 Dataset rows_of(const std::string& csv, const TableSchema& schema, const TableOptions& options) {
@@ -102,15 +101,15 @@ std::vector<samples::TaskSetting> TabularTask::settings() {
 }
 
 void TabularTask::prepare(Settings& s) {
-  require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
-          "between 0 and 1");
-  check(data_.empty() == schema_path_.empty(),
+  samples::check_test_fraction(test_fraction_);
+  samples::check_source(source_);
+  const bool files = samples::files_of(source_) != nullptr;
+  check(files == !schema_path_.empty(),
         "--data, --schema: give both (`sotto-tabular schema --data FILE` proposes a schema), or "
         "none for "
         "people made up by the program");
-  check(test_.empty() || !data_.empty(), "--test: needs --data");
-  check(folder_.empty() || !data_.empty(), "--encode-in: needs --data");
-  schema_ = data_.empty() ? people_schema() : TableSchema::load(schema_path_);
+  check(folder_.empty() || files, "--encode-in: needs --data");
+  schema_ = files ? TableSchema::load(schema_path_) : people_schema();
   schema_text_ = schema_->to_json();
   s.unit = privacy_unit(*schema_);
   if (!class_weights_text_.empty())
@@ -119,9 +118,7 @@ void TabularTask::prepare(Settings& s) {
   s.planned_means.clear();
   if (network_.standardize)
     s.planned_means = {{.noise_multiplier = StandardizeOptions{}.noise_multiplier}};
-  // The number of units is not known before load(), which sets it.
-  if (!data_.empty())
-    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
+  if (files) samples::expect_batch(s);
 }
 
 samples::Data TabularTask::made_up(const Settings& s) const {
@@ -130,30 +127,25 @@ samples::Data TabularTask::made_up(const Settings& s) const {
           .test = rows_of(made_up_people(s.test_size, s.seed), *schema_, options)};
 }
 
-samples::Data TabularTask::from_files(const Settings& s) const {
+samples::Data TabularTask::from_files(const samples::Files& files, const Settings& s) const {
   const TableOptions options{.category_indices = reads_indices(network_)};
+  const auto& [path, test] = files;
   samples::Data data;
-  if (test_.empty()) {
+  if (test.empty()) {
     check(folder_.empty(), "--encode-in: needs --test (rows on a disk are not divided)");
-    auto [train, test] = read_table(data_, *schema_, options).split(1 - test_fraction_, s.seed);
-    data = {.train = std::move(train), .test = std::move(test)};
-    check(data.test.size() > 0 && data.train.size() > 0,
-          "--test-fraction: {} of {} units leaves {} training and {} test samples", test_fraction_,
-          data.train.unit_count() + data.test.unit_count(), data.train.size(), data.test.size());
+    data = samples::divided(read_table(path, *schema_, options).split(1 - test_fraction_, s.seed),
+                            "--test-fraction", test_fraction_);
   } else {
-    data.train = read_table(data_, *schema_, options, folder_);
-    data.test = read_table(test_, *schema_, options);
+    data = {.train = read_table(path, *schema_, options, folder_),
+            .test = read_table(test, *schema_, options)};
   }
   data.test.units.clear();
   return data;
 }
 
 samples::Data TabularTask::load(const Settings& s) {
-  return data_.empty() ? made_up(s) : from_files(s);
-}
-
-std::string TabularTask::data_text() const {
-  return data_.empty() ? "people made up by the program" : "from " + data_;
+  const samples::Files* const files = samples::files_of(source_);
+  return files ? from_files(*files, s) : made_up(s);
 }
 
 std::unique_ptr<nn::Module> TabularTask::make_model(const samples::Data& /*data*/,

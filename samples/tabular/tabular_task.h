@@ -26,9 +26,7 @@ class TabularTask final : public samples::Task {
   std::vector<samples::TaskSetting> settings() override;
   void prepare(samples::Settings& settings) override;
   samples::Data load(const samples::Settings& settings) override;
-  bool tests_on_private_data() const override { return !data_.empty() && test_.empty(); }
-  bool reads_files() const override { return !data_.empty(); }
-  std::string data_text() const override;
+  const samples::DataSource& source() const override { return source_; }
   std::optional<StandardizeOptions> standardize(nn::Module& model) const override;
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
@@ -40,12 +38,13 @@ class TabularTask final : public samples::Task {
 
  private:
   samples::Data made_up(const samples::Settings& settings) const;
-  samples::Data from_files(const samples::Settings& settings) const;
+  samples::Data from_files(const samples::Files& files, const samples::Settings& settings) const;
 
-  std::string data_, test_, schema_path_;  // files; empty: made up, a part of the data, none
-  std::string folder_;                     // of the encoded table; empty: in memory
+  samples::DataSource source_ = samples::MadeUp{"people made up by the program"};
+  std::string schema_path_;  // of the files
+  std::string folder_;       // of the encoded table; empty: in memory
   double test_fraction_ = 0.2;
-  NetworkOptions network_;
+  TableNetworkOptions network_;
   std::string class_weights_text_;  // "1,3"; empty: all are 1
   Tensor class_weights_;            // f32 [classes], or undefined
   std::string schema_text_;         // the schema in its canonical form

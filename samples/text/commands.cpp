@@ -7,6 +7,7 @@
 
 #include "core/io/atomic_file.h"
 #include "samples/cli/command_line.h"
+#include "samples/cli/model_command.h"
 #include "samples/cli/program.h"
 #include "samples/report/results.h"
 #include "samples/text/generation.h"
@@ -16,50 +17,39 @@
 namespace sotto::text {
 
 int evaluate(int argc, const char* const* argv) {
-  std::string model, data, json;
-  samples::CommandLine line("Measures a saved model on text.");
-  line.group("Options");
-  line.option("--model", model, "model that `sotto-text train --save` wrote", "FILE");
-  line.option("--data", data,
-              "text as in training: to classify, a folder with a file or sub-folder for each class",
-              "PATH");
-  line.option("--json", json, "write the results as JSON", "FILE");
-  if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--model", model);
-  samples::require_given("--data", data);
-  samples::check_writable("--json", json);
-  const SavedModel saved = load_model(model);
-  const Dataset rows = prepared(saved.model, read_text(saved.model, data).data);
-  check(rows.size() > 0, "--data: {} has no text", data);
+  auto command = samples::ModelCommand::evaluate(
+      {.about = "Measures a saved model on text.",
+       .train = "sotto-text train --save",
+       .data =
+           "text as in training: to classify, a folder with a file or sub-folder for each class",
+       .type = "PATH",
+       .row = "unit"});
+  if (!command.parse(argc, argv)) return 0;
+  const SavedTextModel saved = load_model(command.model);
+  const Dataset rows = prepared(saved.model, read_text(saved.model, command.data).data);
+  check(rows.size() > 0, "--data: {} has no text", command.data);
   TrainingReport report;
   describe_results(saved.model, outputs_of_rows(saved.model, *saved.network, rows), rows, report);
-  samples::print("{} units\n", rows.unit_count());
-  samples::print_results(report, "units");
-  if (!json.empty()) samples::write_text({json, samples::json_text(samples::results_json(report))});
+  command.tell_results(report, rows.unit_count());
   return 0;
 }
 
 int predict(int argc, const char* const* argv) {
-  std::string model, data, out;
-  samples::CommandLine line("Predicts the class of each unit of a text, such as a line.");
-  line.group("Options");
-  line.option("--model", model, "model that `sotto-text train --task classify --save` wrote",
-              "FILE");
-  line.option("--data", data, "text, UTF-8, plain or gzipped; blank lines are no units", "FILE");
-  line.option("--out", out, "write predictions here as CSV, a line for each unit", "FILE");
-  if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--model", model);
-  samples::require_given("--data", data);
-  samples::require_given("--out", out);
-  samples::check_writable("--out", out);
-  const SavedModel saved = load_model(model);
-  check(!saved.model.generates(), "--model: {} generates text and knows no classes", model);
-  const Dataset rows = read_text_files({&data, 1}, saved.model.text_options()).data;
-  check(rows.size() > 0, "--data: {} has no text", data);
+  auto command = samples::ModelCommand::predict(
+      {.about = "Predicts the class of each unit of a text, such as a line.",
+       .train = "sotto-text train --task classify --save",
+       .data = "text, UTF-8, plain or gzipped; blank lines are no units",
+       .type = "FILE",
+       .row = "unit"});
+  if (!command.parse(argc, argv)) return 0;
+  const SavedTextModel saved = load_model(command.model);
+  check(!saved.model.generates(), "--model: {} generates text and knows no classes", command.model);
+  const Dataset rows = read_text_files({&command.data, 1}, saved.model.text_options()).data;
+  check(rows.size() > 0, "--data: {} has no text", command.data);
   const Tensor outputs = outputs_of_rows(saved.model, *saved.network, rows);
-  const std::string text = predictions(scores_of_units(outputs, rows), saved.model.classes);
-  samples::write_text({out, text});
-  samples::print("{} predictions in {}\n", rows.unit_count(), out);
+  samples::write_text(
+      {command.out, predictions(scores_of_units(outputs, rows), saved.model.classes)});
+  command.tell_predictions(rows.unit_count());
   return 0;
 }
 
@@ -77,7 +67,7 @@ int generate(int argc, const char* const* argv) {
   line.add_seed(options.seed, "draws the symbols");
   if (!line.parse(argc, argv)) return 0;
   samples::require_given("--model", model);
-  const SavedModel saved = load_model(model);
+  const SavedTextModel saved = load_model(model);
   check(saved.model.generates(), "--model: {} tells classes and does not write", model);
   samples::print("{}\n", generate_text(*saved.network, saved.model, options));
   return 0;

@@ -15,7 +15,7 @@ constexpr std::int64_t max_width = 1 << 16;
 constexpr std::int64_t max_layers = 64;
 constexpr std::int64_t widening = 4;  // of a transformer's feed-forward layers
 
-std::unique_ptr<nn::RecurrentLayers> recurrent_layers(const NetworkOptions& options) {
+std::unique_ptr<nn::RecurrentLayers> recurrent_layers(const TextNetworkOptions& options) {
   const nn::RecurrentOptions layers{
       .num_layers = options.layers, .batch_first = true, .bidirectional = options.bidirectional};
   if (options.model == "gru")
@@ -25,7 +25,7 @@ std::unique_ptr<nn::RecurrentLayers> recurrent_layers(const NetworkOptions& opti
 
 class RecurrentNetwork final : public Network {
  public:
-  RecurrentNetwork(const NetworkOptions& options, const NetworkSizes& sizes)
+  RecurrentNetwork(const TextNetworkOptions& options, const NetworkSizes& sizes)
       : directions_(options.bidirectional ? 2 : 1),
         each_position_(sizes.each_position),
         symbols_(sizes.symbols, options.embedding),
@@ -58,7 +58,7 @@ class RecurrentNetwork final : public Network {
 
 class TransformerNetwork final : public Network {
  public:
-  TransformerNetwork(const NetworkOptions& options, const NetworkSizes& sizes)
+  TransformerNetwork(const TextNetworkOptions& options, const NetworkSizes& sizes)
       : each_position_(sizes.each_position),
         symbols_(sizes.symbols, options.hidden),
         positions_(sizes.context, options.hidden),
@@ -123,7 +123,8 @@ Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
   return network(tape.input(rows.inputs), rows.field("lengths"));
 }
 
-std::unique_ptr<Network> make_network(const NetworkOptions& options, const NetworkSizes& sizes) {
+std::unique_ptr<Network> make_network(const TextNetworkOptions& options,
+                                      const NetworkSizes& sizes) {
   const std::vector<std::string> names = network_names();
   check(std::find(names.begin(), names.end(), options.model) != names.end(),
         "--model: no network is called {}", options.model);

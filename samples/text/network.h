@@ -10,7 +10,7 @@
 
 namespace sotto::text {
 
-struct NetworkOptions {
+struct TextNetworkOptions {
   std::string model = "gru";    // of network_names()
   std::int64_t embedding = 32;  // numbers that stand for a symbol (gru, lstm)
   std::int64_t hidden = 64;     // units of a layer; the transformer's width
@@ -41,6 +41,6 @@ using Network = nn::ModuleOf<Tensor>;
 Var forward_rows(Network& network, Tape& tape, const Dataset& rows);
 
 // Throws std::invalid_argument for numbers out of range.
-std::unique_ptr<Network> make_network(const NetworkOptions& options, const NetworkSizes& sizes);
+std::unique_ptr<Network> make_network(const TextNetworkOptions& options, const NetworkSizes& sizes);
 
 }  // namespace sotto::text

@@ -1,6 +1,5 @@
 #include "samples/text/results.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -8,6 +7,7 @@
 #include "core/error.h"
 #include "nn/metrics.h"
 #include "nn/predict.h"
+#include "samples/report/predictions.h"
 #include "samples/report/results.h"
 #include "samples/training/evaluation.h"
 
@@ -83,20 +83,9 @@ void describe_results(const TextModel& model, const Tensor& outputs, const Datas
 }
 
 std::string predictions(const Tensor& scores, const std::vector<std::string>& classes) {
-  std::string text = "unit,class";
-  for (const std::string& name : classes) text += "," + samples::csv_field("p(" + name + ")");
-  Tape tape({.training = false});
-  const std::vector<float> all = softmax(tape.input(scores), 1).value().to_vector<float>();
-  for (std::size_t at = 0; at < all.size(); at += classes.size()) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
-    const auto end = begin + static_cast<std::ptrdiff_t>(classes.size());
-    text +=
-        fmt::format("\n{},{}", at / classes.size() + 1,
-                    samples::csv_field(
-                        classes[static_cast<std::size_t>(std::max_element(begin, end) - begin)]));
-    for (auto p = begin; p != end; ++p) text += fmt::format(",{:.6f}", *p);
-  }
-  return text + "\n";
+  const auto number = [](std::size_t unit) { return fmt::format("{},", unit + 1); };
+  return samples::prediction_header("unit,class", classes) +
+         samples::prediction_lines(scores, classes, number);
 }
 
 }  // namespace sotto::text

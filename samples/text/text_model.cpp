@@ -77,7 +77,7 @@ Dataset prepared(const TextModel& model, const Dataset& rows) {
 }
 
 nlohmann::json to_json(const TextModel& model) {
-  const NetworkOptions& network = model.network;
+  const TextNetworkOptions& network = model.network;
   return {{"task", model.task},
           {"model", network.model},
           {"embedding", network.embedding},
@@ -109,9 +109,9 @@ TextModel text_model_from_json(const nlohmann::json& object) {
           .classes = object.at("classes")};
 }
 
-SavedModel load_model(const std::string& path) {
+SavedTextModel load_model(const std::string& path) {
   return samples::load_model_file(path, model_key, [&](const nlohmann::json& json) {
-    SavedModel saved;
+    SavedTextModel saved;
     saved.model = text_model_from_json(json);
     saved.network = saved.model.make_network();
     nn::load_module(path, *saved.network);

@@ -15,7 +15,7 @@ namespace sotto::text {
 
 struct TextModel {
   std::string task = "classify";  // or "generate"
-  NetworkOptions network = {};
+  TextNetworkOptions network = {};
   std::string alphabet = "bytes";    // or the characters themselves
   bool other_characters = false;     // a number for characters that the alphabet lacks
   std::string unit = "line";         // "paragraph", "file"
@@ -44,10 +44,10 @@ nlohmann::json to_json(const TextModel& model);
 TextModel text_model_from_json(const nlohmann::json& object);
 
 // A model file's description and its network. Throws SystemFailure for another file.
-struct SavedModel {
+struct SavedTextModel {
   TextModel model;
   std::unique_ptr<Network> network;
 };
-SavedModel load_model(const std::string& path);
+SavedTextModel load_model(const std::string& path);
 
 }  // namespace sotto::text

@@ -6,12 +6,15 @@ namespace sotto::text {
 
 void TextTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
   line.choice("--task", model_.task, "tell classes, or generate text", {"classify", "generate"});
-  line.option("--data", data_,
-              "training text, UTF-8, plain or gzipped. classify: a folder with a file or "
-              "sub-folder for each class, whose names are public; generate: a file or folder",
-              "PATH");
-  line.option("--test", test_, "test text, likewise; otherwise a part of --data is kept for it",
-              "PATH");
+  using samples::Files;
+  samples::add_files_option(
+      line, "--data", source_, &Files::train,
+      "training text, UTF-8, plain or gzipped. classify: a folder with a file or "
+      "sub-folder for each class, whose names are public; generate: a file or folder",
+      "PATH");
+  samples::add_files_option(line, "--test", source_, &Files::test,
+                            "test text, likewise; otherwise a part of --data is kept for it",
+                            "PATH");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the units", "X");
   line.option("--test-every", test_every_, "or that part: every N-th unit of each class", "N");
   line.conflict("--test", "--test-fraction");
@@ -32,7 +35,7 @@ void TextTask::add_data_options(samples::CommandLine& line, samples::Settings& s
 }
 
 void TextTask::add_model_options(samples::CommandLine& line) {
-  NetworkOptions& network = model_.network;
+  TextNetworkOptions& network = model_.network;
   line.choice("--model", network.model, "network, or counts of trigrams (generate)",
               network_names());
   line.option("--embedding", network.embedding, "numbers that stand for a symbol (gru, lstm)", "N");

@@ -1,8 +1,5 @@
 #include "samples/text/text_task.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
@@ -101,7 +98,7 @@ samples::Measure TextTask::measure() const {
 }
 
 std::vector<samples::TaskSetting> TextTask::settings() {
-  NetworkOptions& network = model_.network;
+  TextNetworkOptions& network = model_.network;
   return {{"task", &model_.task},
           {"model", &network.model},
           {"embedding", &network.embedding},
@@ -119,12 +116,12 @@ std::vector<samples::TaskSetting> TextTask::settings() {
 }
 
 void TextTask::prepare(Settings& s) {
-  samples::require(test_fraction_ > 0 && test_fraction_ < 1, "--test-fraction", test_fraction_,
-                   "between 0 and 1");
+  samples::check_test_fraction(test_fraction_);
+  samples::check_source(source_);
+  const bool files = samples::files_of(source_) != nullptr;
   samples::require(test_every_ == 0 || test_every_ >= 2, "--test-every", test_every_, "at least 2");
-  check(test_.empty() || !data_.empty(), "--test: needs --data");
-  check(test_every_ == 0 || !data_.empty(), "--test-every: needs --data");
-  check(!data_.empty() || model_.unit == "line",
+  check(test_every_ == 0 || files, "--test-every: needs --data");
+  check(files || model_.unit == "line",
         "--unit: a {} needs --data: the sentences made up by the program are lines", model_.unit);
   check(model_.alphabet != "bytes" || !model_.other_characters,
         "--other-characters: needs an --alphabet");
@@ -134,9 +131,7 @@ void TextTask::prepare(Settings& s) {
   model_.classes = sentence_classes();
   model_.make_network();
   model_.classes.clear();
-  // The number of units is not known before load(), which sets it.
-  if (!data_.empty())
-    s.train_size = std::max(s.train_size, static_cast<std::int64_t>(std::ceil(s.batch)));
+  if (files) samples::expect_batch(s);
   fit_to_data(s);
 }
 
@@ -173,36 +168,31 @@ samples::Data TextTask::made_up(const Settings& s) {
   }
 }
 
-std::pair<Dataset, Dataset> TextTask::divided(const Dataset& rows, std::uint64_t seed) const {
-  auto parts =
-      test_every_ > 0 ? every_nth(rows, test_every_) : rows.split(1 - test_fraction_, seed);
-  check(parts.first.size() > 0 && parts.second.size() > 0,
-        "{}: {} of {} units leaves {} training and {} test rows",
-        test_every_ > 0 ? "--test-every" : "--test-fraction",
-        test_every_ > 0 ? static_cast<double>(test_every_) : test_fraction_, rows.unit_count(),
-        parts.first.size(), parts.second.size());
-  return parts;
+samples::Data TextTask::divided(const Dataset& rows, std::uint64_t seed) const {
+  if (test_every_ > 0)
+    return samples::divided(every_nth(rows, test_every_), "--test-every",
+                            static_cast<double>(test_every_));
+  return samples::divided(rows.split(1 - test_fraction_, seed), "--test-fraction", test_fraction_);
 }
 
-samples::Data TextTask::from_files(const Settings& s) {
-  TextFiles files = read_text(model_, data_);
-  check(files.data.size() > 0, "--data: {} has no text", data_);
+samples::Data TextTask::from_files(const samples::Files& files, const Settings& s) {
+  const auto& [path, test] = files;
+  TextFiles read = read_text(model_, path);
+  check(read.data.size() > 0, "--data: {} has no text", path);
   if (!model_.generates()) {
-    check(files.classes.size() > 1,
+    check(read.classes.size() > 1,
           "--data: {} has one class, {}: give a file or a sub-folder for "
           "each of two or more",
-          data_, files.classes.front());
-    model_.classes = files.classes;
+          path, read.classes.front());
+    model_.classes = read.classes;
   }
-  if (test_.empty()) {
-    auto [train, test] = divided(files.data, s.seed);
-    return {.train = std::move(train), .test = std::move(test)};
-  }
-  return {.train = std::move(files.data), .test = read_text(model_, test_).data};
+  if (test.empty()) return divided(read.data, s.seed);
+  return {.train = std::move(read.data), .test = read_text(model_, test).data};
 }
 
 samples::Data TextTask::load(const Settings& s) {
-  const samples::Data data = data_.empty() ? made_up(s) : from_files(s);
+  const samples::Files* const files = samples::files_of(source_);
+  const samples::Data data = files ? from_files(*files, s) : made_up(s);
   samples::Data y{.train = prepared(model_, data.train), .test = prepared(model_, data.test)};
   // A unit that is cut has one row, whatever its text: its number is that of the row.
   if (model_.text_options().long_units == LongUnit::cut) {
@@ -210,10 +200,6 @@ samples::Data TextTask::load(const Settings& s) {
     y.test.units.clear();
   }
   return y;
-}
-
-std::string TextTask::data_text() const {
-  return data_.empty() ? "sentences made up by the program" : "from " + data_;
 }
 
 std::unique_ptr<nn::Module> TextTask::make_model(const samples::Data& /*data*/,

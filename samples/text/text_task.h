@@ -25,9 +25,7 @@ class TextTask final : public samples::Task {
   void fit_to_data(samples::Settings& settings) const override;
   std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
-  bool tests_on_private_data() const override { return !data_.empty() && test_.empty(); }
-  bool reads_files() const override { return !data_.empty(); }
-  std::string data_text() const override;
+  const samples::DataSource& source() const override { return source_; }
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
   Var outputs(Tape& tape, nn::Module& model, const Dataset& batch) override;
@@ -38,10 +36,10 @@ class TextTask final : public samples::Task {
 
  private:
   samples::Data made_up(const samples::Settings& settings);
-  samples::Data from_files(const samples::Settings& settings);
-  std::pair<Dataset, Dataset> divided(const Dataset& rows, std::uint64_t seed) const;
+  samples::Data from_files(const samples::Files& files, const samples::Settings& settings);
+  samples::Data divided(const Dataset& rows, std::uint64_t seed) const;
 
-  std::string data_, test_;  // paths; empty: made up, a part of the data
+  samples::DataSource source_ = samples::MadeUp{"sentences made up by the program"};
   double test_fraction_ = 0.2;
   std::int64_t test_every_ = 0;  // 0: a fraction
   TextModel model_;

@@ -116,7 +116,7 @@ void Reading::add_privacy() {
                {"flat", "layers"});
   line_.option("--adaptive-clip-quantile", s.adaptive_quantile,
                "let the bound follow this quantile of the norms, privately", "X");
-  line_.choice("--sampling", s.sampling, "how batches are sampled", sampling_names());
+  line_.choice("--sampling", s.sampling, "how batches are sampled", trainable_sampling_names());
   line_.option("--max-batch-size", s.max_batch_size, "maximum samples of a truncated_poisson batch",
                "N");
   line_.choice("--accountant", s.accountant, "accountant that proves epsilon",

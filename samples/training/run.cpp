@@ -209,7 +209,7 @@ void Session::introduce() const {
   if (!options_.save.empty())
     print("the model is saved as {}; {}, to resume from, is SECRET\n", printable(options_.save),
           printable(state_path(options_.save)));
-  if (trainer_.engine() && task_.reads_files() && options_.ledger_file().empty())
+  if (trainer_.engine() && files_of(task_.source()) && options_.ledger_file().empty())
     print(
         "the releases are in no ledger file: with --save or --ledger later trainings know them\n");
   if (options_.resumed) print("resumed at step {}\n", trainer_.steps_made());

@@ -9,7 +9,6 @@
 #include "dp/accounting/calibration.h"
 #include "dp/engine/validation.h"
 #include "samples/cli/program.h"
-#include "samples/cli/renamed_options.h"
 
 namespace sotto::samples {
 
@@ -90,8 +89,6 @@ Settings settings_from_json(const json& object) {
   visit_settings(settings, [&](const char* name, auto& value, OnResume) {
     if (const auto found = object.find(name); found != object.end()) value_from_json(*found, value);
   });
-  settings.clip_rule = current_value("clip-rule", settings.clip_rule);
-  settings.passes = current_value("clipping", settings.passes);
   return settings;
 }
 
@@ -140,24 +137,16 @@ constexpr Sampling samplings[] = {Sampling::poisson, Sampling::truncated_poisson
                                   Sampling::fixed_size, Sampling::partition,
                                   Sampling::balls_and_bins};
 
-Sampling parse_sampling(const std::string& wanted) {
-  const auto* const found =
-      std::find_if(std::begin(samplings), std::end(samplings),
-                   [&](Sampling sampling) { return name(sampling) == wanted; });
-  check(found != std::end(samplings), "--sampling: none is called {}", wanted);
-  return *found;
-}
-
 }  // namespace
 
-std::vector<std::string> sampling_names() {
+std::vector<std::string> trainable_sampling_names() {
   std::vector<std::string> names;
   for (const Sampling sampling : samplings) names.emplace_back(name(sampling));
   return names;
 }
 
 NeighboringRelation relation_of(const Settings& s) {
-  const Sampling sampling = parse_sampling(s.sampling);
+  const Sampling sampling = parse_sampling("--sampling", s.sampling);
   const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
   return exchanged ? NeighboringRelation::replace_one : NeighboringRelation::add_or_remove_one;
 }
@@ -171,7 +160,7 @@ EngineOptions engine_options(const Settings& s) {
                         .steps = planned_steps(s),
                         .planned_means = s.planned_means,
                         .accountant = parse_accountant(s.accountant),
-                        .sampling = parse_sampling(s.sampling),
+                        .sampling = parse_sampling("--sampling", s.sampling),
                         .logical_batch = s.batch,
                         .max_batch_size = s.max_batch_size,
                         .memory = s.memory,

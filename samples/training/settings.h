@@ -121,7 +121,7 @@ EngineOptions engine_options(const Settings& settings);
 // The neighboring relation for which the sampling has a proof.
 NeighboringRelation relation_of(const Settings& settings);
 LedgerHeader header_of(const Settings& settings);
-std::vector<std::string> sampling_names();
+std::vector<std::string> trainable_sampling_names();
 
 // The given noise multiplier, or the one that meets the target epsilon after the planned steps.
 // Throws std::invalid_argument when none does.

@@ -94,7 +94,7 @@ PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
 }
 
 bool measured_on_private_data(const Trainer& trainer) {
-  return trainer.task().tests_on_private_data() || trainer.settings().validation > 0;
+  return tests_on_private_data(trainer.task().source()) || trainer.settings().validation > 0;
 }
 
 }  // namespace

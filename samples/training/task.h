@@ -18,6 +18,7 @@
 #include "nn/data/images/augment.h"
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
+#include "samples/training/data_source.h"
 #include "samples/training/settings.h"
 
 namespace sotto {
@@ -28,11 +29,6 @@ struct TrainingReport;
 namespace sotto::samples {
 
 class CommandLine;
-
-struct Data {
-  Dataset train, test;
-  std::uint64_t hash_of_rest = 0;  // of other data that the task has read (Dataset::hash)
-};
 
 // A setting of a task by its name in checkpoints and reports.
 struct TaskSetting {
@@ -121,13 +117,9 @@ class Task {
   virtual Data load(const Settings& settings) = 0;
   // Writes what may serve a later load(). Rank 0's.
   virtual void keep(const Data& /*data*/) const {}
-  // True if the test data are a part of the data that privacy protects: then results on them are
-  // not private, whatever the training was.
-  virtual bool tests_on_private_data() const { return false; }
-  // False for data that the program draws, which are nobody's.
-  virtual bool reads_files() const { return false; }
-  // Where the data come from, in words.
-  virtual std::string data_text() const = 0;
+  // Where the data come from, once prepare() has returned; and in words.
+  virtual const DataSource& source() const = 0;
+  virtual std::string data_text() const { return text_of(source()); }
 
   // A new model on the CPU; its initial values depend on the seed.
   virtual std::unique_ptr<nn::Module> make_model(const Data& data, std::uint64_t seed) = 0;

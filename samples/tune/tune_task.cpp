@@ -86,8 +86,6 @@ samples::Data TuneTask::load(const Settings& settings) {
   return data;
 }
 
-std::string TuneTask::data_text() const { return digits_.data_text(); }
-
 std::unique_ptr<nn::Module> TuneTask::make_model(const samples::Data& data, std::uint64_t seed) {
   return std::make_unique<TunedNetwork>(digits_.make_model(data, seed), learning_.bound);
 }

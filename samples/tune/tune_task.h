@@ -34,8 +34,7 @@ class TuneTask final : public samples::Task {
   void prepare(samples::Settings& settings) override;
   std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
-  bool reads_files() const override { return digits_.reads_files(); }
-  std::string data_text() const override;
+  const samples::DataSource& source() const override { return digits_.source(); }
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
   std::unique_ptr<samples::Learner> make_learner(nn::Module& model, nn::Optimizer& optimizer,
@@ -44,7 +43,7 @@ class TuneTask final : public samples::Task {
   double evaluate(const Tensor& outputs, const samples::Data& data) override;
   LedgerUse ledger_use() const override {
     const bool sweeps = sweep_.settings > 0;
-    return {.required = sweeps && reads_files(), .begins = sweeps};
+    return {.required = sweeps && samples::files_of(source()), .begins = sweeps};
   }
 
   const Sweep& sweep() const { return sweep_; }

@@ -178,7 +178,7 @@ TEST_CASE("check_op finds results that are less accurate than single precision")
 }
 
 TEST_CASE("check_op finds a backward that is wrong for gradients of many samples") {
-  static const Op lifting_op("lifting", Op::Captures::shared, Op::Batchable::yes);
+  static const Op lifting_op("lifting", {.captures = Op::Captures::shared, .batchable = true});
   CHECK(breaks(one_input([](const Var& x) {
                  return x.tape().record(lifting_op, {x}, clone(x.value()), x.samples(),
                                         [](const Tensor& dy, Adjoint& adjoint) {
@@ -190,7 +190,7 @@ TEST_CASE("check_op finds a backward that is wrong for gradients of many samples
 
 TEST_CASE("check_op finds rows of samples that make a result which all samples share") {
   // As it would be without the tape's refusal, for an op that denies that it captures rows.
-  static const Op weighing_op("weighing", Op::Captures::shared);
+  static const Op weighing_op("weighing", {.captures = Op::Captures::shared});
   const auto weighed = [](const Var& x, const Tensor& weights) {
     const Tensor w = reshape(to_dtype(weights, x.dtype()), {weights.size(0), 1});
     return x.tape().record(

@@ -65,23 +65,6 @@ nn::Sequential sequences() {
 
 }  // namespace
 
-TEST_CASE("every registered operation is in the table of widths, and nothing else") {
-  const std::vector<const char*> table = ops_with_width();
-  const auto registered = registered_ops();
-  const auto holds = [](const auto& all, const char* op) {
-    return std::any_of(all.begin(), all.end(),
-                       [&](const char* one) { return std::string_view(one) == op; });
-  };
-  for (const char* op : registered) {
-    INFO(op);
-    CHECK(holds(table, op));
-  }
-  for (const char* op : table) {
-    INFO(op);
-    CHECK(holds(registered, op));
-  }
-}
-
 TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gradients too",
           "[gpu]") {
   // An op may consist of several kernels, each of which rounds its result.
@@ -175,6 +158,28 @@ TEST_CASE("products are 16-bit, sums are f32, and other operations follow their 
     CHECK(matmul(tape.use(w), tape.constant(random_tensor(random, {5, 2}))).dtype() == Dtype::f32);
     Parameter exact(to_dtype(w.value, Dtype::f64));
     CHECK(linear(cast(x, Dtype::f64), tape.use(exact)).dtype() == Dtype::f64);
+  }
+}
+
+TEST_CASE("an operation of a user's computes in the type that it names, and promotes by default") {
+  using enum Op::Precision;
+  static const Op lower_op("lower", {.precision = lower}), f32_op("f32", {.precision = f32}),
+      promote_op("promote", {.precision = promote}), silent_op("unnamed");
+  PublicRandom random(2);
+  const Tensor value = random_tensor(random, {3, 4});
+  const auto type_of = [](const Op& op, Var x) {
+    cast_inputs(op, {&x});
+    return x.dtype();
+  };
+  for (const Dtype precision : narrow_types) {
+    Tape tape({.precision = precision});
+    const Var full = tape.input(value), half = cast(full, precision);
+    for (const Var& x : {full, half}) {
+      CHECK(type_of(lower_op, x) == precision);
+      CHECK(type_of(f32_op, x) == Dtype::f32);
+      CHECK(type_of(promote_op, x) == x.dtype());
+      CHECK(type_of(silent_op, x) == x.dtype());
+    }
   }
 }
 

@@ -268,8 +268,8 @@ TEST_CASE("attention masks of samples never get into a shared result") {
 }
 
 TEST_CASE("an operation that does not say what it captures has no shared result") {
-  static const Op silent_op("silent"), mixing_op("mixing", Op::Captures::shared),
-      open_op("open", Op::Captures::shared);
+  static const Op silent_op("silent"), mixing_op("mixing", {.captures = Op::Captures::shared}),
+      open_op("open", {.captures = Op::Captures::shared});
   const auto doubled = [](const Op& op, const Var& x, SampleAxis samples) {
     return x.tape().record(op, {x}, scale(x.value(), 2), samples,
                            [](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dy); });

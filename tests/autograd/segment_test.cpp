@@ -103,7 +103,7 @@ Clipped clipped(Network& net, Cut cut, const std::vector<ClipGroup>& groups,
     clipper.add(tape, net.loss(tape, batches[k], cut), k == 1 ? &pairs : nullptr);
   }
   Clipped result{clipper.statistics().norms, {}};
-  result.sums = clipper.sums_for_tests();
+  result.sums = clipper.clipped_sums();
   return result;
 }
 

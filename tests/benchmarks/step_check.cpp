@@ -38,7 +38,7 @@ Sums private_sums(nn::Module& model, const models::Entry& entry, const models::E
                   Dtype precision, Clipper& clipper) {
   Tape tape({.private_data = true, .precision = precision});
   clipper.add(tape, entry.losses(model(tape.input(samples.inputs)), samples.labels));
-  return in_f64(clipper.sums_for_tests());
+  return in_f64(clipper.clipped_sums());
 }
 
 // Sample `n` in each row of a batch of the same size, which the device multiplies by the same

@@ -126,6 +126,7 @@ RENAMED = {
     "set_recompute": "set_recomputing",
     "softmax_slopes": "softmax_grad_row",
     "squashed": "tanh_cell",
+    "sums_for_tests": "clipped_sums",
     "trade_off_audit": "clopper_pearson_audit",
     "turned_chains": "transposed_chains",
     "turned_square": "transposed_square",

@@ -71,6 +71,20 @@ class Site(unittest.TestCase):
     def test_comments_of_declarations_become_doxygens_for_each_name_and_others_stay(self):
         self.assertEqual(COPY, doxygen.with_doxygen_comments(HEADER))
 
+    def test_what_its_name_explains_needs_no_comment(self):
+        with tempfile.TemporaryDirectory() as folder:
+            header = pathlib.Path(folder) / "c.h"
+            header.write_text("// Each has `name`, and step().\n#pragma once\nstruct C {\n  C();\n  int f() const;\n"
+                              "  int two_words() const;\n  void g(int);\n  void h() override;\n  int name, other;\n"
+                              "  // One of them.\n  void k(int);\n  void k(int, int);\n  void step();\n};\n")
+            warning = lambda line, what: f"{header}:{line}: warning: {what} is not documented."
+            member = lambda line, what, kind="function": warning(line, f"Member {what} ({kind}) of struct sotto::C")
+            needed = [warning(3, "Compound sotto::C"), member(6, "two_words() const"), member(7, "g(int)"),
+                      member(9, "other", "variable")]
+            others = [member(4, "C()"), member(5, "f() const"), member(8, "h() override"), member(9, "name", "variable"),
+                      member(12, "k(int, int)"), member(13, "step()"), member(6, "operator==(const C &) const")]
+            self.assertEqual(needed[1:], [one for one in needed + others if doxygen.needs_comment(one)])
+
     def pages(self, readme):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

@@ -95,8 +95,7 @@ class Player {
       if (!part.empty()) add(part, grouping_of(part, unit_ids_, mean));
     }
     RankStep step;
-    for (const auto& [owner, sum] : clipper_.sums_for_tests())
-      step.sums[name_of(owner)] = clone(sum);
+    for (const auto& [owner, sum] : clipper_.clipped_sums()) step.sums[name_of(owner)] = clone(sum);
     release(std::move(draw), step);
     return step;
   }

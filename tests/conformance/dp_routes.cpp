@@ -91,7 +91,7 @@ void run_method(DpCase& dp, const Method& method, Comparison& comparison) {
     comparison.fail(
         fmt::format("sensitivity: got {}, expected {}", clipper.sensitivity(), sensitivity));
   }
-  expect_sums(dp, clipper.sums_for_tests(), comparison, method.name);
+  expect_sums(dp, clipper.clipped_sums(), comparison, method.name);
   expect_released(dp, clipper, comparison, method.name);
 }
 

@@ -155,7 +155,7 @@ void check_private(const Case& c, Dtype dtype, Parameters& parameters, Compariso
     Clipper clipper(flat_group(all, no_bound), {}, passes);
     clipper.add(run.tape, run.loss);
     expect_input_gradients(run, comparison, how);
-    expect_gradients(clipper.sums_for_tests(), parameters, comparison, how);
+    expect_gradients(clipper.clipped_sums(), parameters, comparison, how);
   }
 }
 

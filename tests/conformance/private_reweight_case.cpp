@@ -108,7 +108,7 @@ void Reweight::run(ClipPasses passes, Comparison& comparison) {
   clipper.add(tape, total, &grouping_);
   expect_statistics(clipper.statistics(), comparison);
   for (const auto& [name, parameter] : parameters_) {
-    for (const auto& [owner, sum] : clipper.sums_for_tests()) {
+    for (const auto& [owner, sum] : clipper.clipped_sums()) {
       if (owner == &parameter) comparison.expect("sum." + name, sum);
     }
   }

@@ -44,10 +44,10 @@ TEXTS = {
     "e": [json.dumps(event) for event in EVENTS],
     "p": ["auto", "bf16"],
     "x": [
-        "noise-multiplier=1.1,population=60000,batch=256,epochs=20",
-        "noise-multiplier=1,sampling=balls_and_bins,population=1000,batches=4,steps=8",
-        "noise-multiplier=1,sampling=truncated_poisson,sampling-rate=0.01,population=1000,largest-batch=20,steps=5",
-        "noise-multiplier=2,sampling=truncated_poisson,sampling-rate=0.01,population=1000,cut=1e-9,steps=5",
+        "noise-multiplier=1.1,dataset-size=60000,batch-size=256,epochs=20",
+        "noise-multiplier=1,sampling=balls_and_bins,dataset-size=1000,batches-per-epoch=4,steps=8",
+        "noise-multiplier=1,sampling=truncated_poisson,sampling-rate=0.01,dataset-size=1000,max-batch-size=20,steps=5",
+        "noise-multiplier=2,sampling=truncated_poisson,sampling-rate=0.01,dataset-size=1000,truncation-probability=1e-9,steps=5",
     ],
 }
 

@@ -93,7 +93,7 @@ std::vector<double> clipped_sum(const ImageFactors& images, const Setting& setti
   const ConvOptions options{.padding = {1, 1}};
   const Var y = conv(tape.input(images.x), tape.use(w), std::nullopt, options);
   clipper.add(tape, sum_per_sample(mul(y, tape.input(images.dy))));
-  return flat(clipper.sums_for_tests());
+  return flat(clipper.clipped_sums());
 }
 
 // The distance, in bounds, that the clipped sum moves if one sample becomes zero.

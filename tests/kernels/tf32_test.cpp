@@ -56,7 +56,7 @@ std::vector<double> clipped(Device device, const Batch& batch, NormMethod norm_m
   Clipper clipper(flat_group(s.model.parameters(), 0.25), {.norm_method = norm_method}, passes);
   Tape tape({.private_data = true});
   clipper.add(tape, s.plain(tape, on_device(device, tensors(batch))));
-  return flat(clipper.sums_for_tests());
+  return flat(clipper.clipped_sums());
 }
 
 // Sample `n` in each row of a batch of the same size: a GPU's libraries may have other kernels,

@@ -79,7 +79,7 @@ Clipped clipped(Setup& s, bool capture, const std::vector<Tensor>& batch) {
   Tape tape({.private_data = true});
   const Device device = s.model.parameters()[0]->value.device();
   clipper.add(tape, capture ? s.captured(tape, batch) : s.plain(tape, on_device(device, batch)));
-  return {flat(clipper.sums_for_tests()), clipper.statistics()};
+  return {flat(clipper.clipped_sums()), clipper.statistics()};
 }
 
 void check_same(const Clipped& got, const Clipped& expected, double tolerance) {
@@ -237,7 +237,7 @@ TEST_CASE("sequences of words are captured, with attention, recurrence and recom
           Clipper clipper(flat_group(words.model.parameters(), 0.5));
           Tape tape({.private_data = true});
           clipper.add(tape, f(tape, given));
-          return flat(clipper.sums_for_tests());
+          return flat(clipper.clipped_sums());
         };
         const bool same =
             run(std::ref(captured), batch) == run(words.plain, on_device(device, batch));
@@ -274,7 +274,7 @@ TEST_CASE("a change of anything that a capture depends on makes a new capture") 
         Tape tape(options);
         clipper.add(tape,
                     capture ? s.captured(tape, batch) : s.plain(tape, on_device(device, batch)));
-        return flat(clipper.sums_for_tests());
+        return flat(clipper.clipped_sums());
       };
       const bool same = run(true) == run(false);
       CHECK(same);

@@ -185,8 +185,8 @@ TEST_CASE("standardised weights with gains are clipped as each sample alone", "[
   Tape tape({.private_data = true});
   Clipper clipper(flat_group(network->parameters(), bound));
   clipper.add(tape, losses(tape, 0, 3));
-  REQUIRE(clipper.sums_for_tests().size() == expected.size());
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  REQUIRE(clipper.clipped_sums().size() == expected.size());
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     const std::vector<double> got = sum.to_vector<double>();
     const std::vector<double> want = expected.at(parameter).to_vector<double>();
     for (std::size_t k = 0; k < got.size(); ++k) REQUIRE(std::abs(got[k] - want[k]) <= 1e-9);
@@ -202,7 +202,7 @@ TEST_CASE("a small residual network trains privately") {
   const auto [inputs, labels] = entry.random_examples(4);
   Clipper clipper(flat_group(network.parameters(), 1));
   clipper.add(tape, cross_entropy(network(tape.input(inputs)), labels));
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     INFO(parameter->value.shape().numel());
     CHECK(reduce(Reduction::max, unary(unary_index<functors::Abs>, sum), {}, false).item() > 0);
   }

@@ -62,24 +62,6 @@ VALUES = {"empty": "", "missing": "--help", "negative": "-1", "zero": "0", "nan"
           "octal": "0x10", "unknown": "unknown"}
 
 
-# Options under the names of earlier versions, which still work, and under the current ones.
-EARLIER = [
-    ("mnist", ["--batch", "8", "--clip", "0.2", "--clip-rule", "normalise", "--passes", "two",
-               "--accumulation", "2", "--checkpoint", "none", "--write-ahead", "4"],
-     ["--batch-size", "8", "--clip-bound", "0.2", "--clip-rule", "normalize", "--clipping", "ghost",
-      "--accumulation-steps", "2", "--checkpoint-activations", "none", "--ledger-block", "4"]),
-    ("mnist", ["--sampling", "truncated_poisson", "--largest-batch", "30"],
-     ["--sampling", "truncated_poisson", "--max-batch-size", "30"]),
-    ("audit", ["--claim", "2", "--on", "conv1.weight", "--canaries", "20"],
-     ["--claimed-epsilon", "2", "--canary-parameter", "conv1.weight", "--canaries", "20"]),
-    ("memory_profile", ["--limit", "1GB", "--passes", "one"],
-     ["--hard-limit", "1GB", "--clipping", "book-keeping"]),
-    ("privacy_budget spent",
-     ["--population", "600", "--sampling", "truncated_poisson", "--largest-batch", "700"],
-     ["--dataset-size", "600", "--sampling", "truncated_poisson", "--max-batch-size", "700"]),
-]
-
-
 def short(program):
     """memory_profile of sotto-memory-profile."""
     return os.path.basename(program).removeprefix("sotto-").replace("-", "_")
@@ -209,23 +191,6 @@ class Options(unittest.TestCase):
         command = next(c for c in commands() if name_of(c) == "mnist")
         for value in ("1e-400", "-1e-400", "1e400"):
             self.assertIn(f"--lr: {value} is too large or too small", run(command, [f"--lr={value}"]).stderr)
-
-    def test_names_of_earlier_versions_mean_the_current_ones(self):
-        for program, earlier, now in EARLIER:
-            command = next(c for c in commands() if name_of(c) == program)
-            for given in (earlier, now):
-                small = SMALL[program]
-                for name in now[::2]:
-                    small = without(small, name)
-                done = run(command, [*small, *given])
-                self.assertIn(done.returncode, (0, 3), (given, done.stderr))
-        for program, earlier, now in (("mnist", "--clip", "--clip-bound"),
-                                      ("audit", "--claim", "--claimed-epsilon"),
-                                      ("privacy_budget spent", "--cut", "--truncation-probability")):
-            command = next(c for c in commands() if name_of(c) == program)
-            done = run(command, [*SMALL[program], earlier, "nan"])
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(now, done.stderr)
 
     def test_what_this_machine_has_no_memory_for_is_refused_before_it_is_made(self):
         for program, option, value in (("memory_tour", "--width", "1000000"),

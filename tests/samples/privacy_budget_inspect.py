@@ -253,7 +253,7 @@ class Inspect(Case):
                                 ("--delta", [self.path("plain.ledger"), "--delta", "2"]),
                                 ("--relation", [self.path("plain.ledger"), "--relation", "none"]),
                                 ("--epsilon", [self.path("plain.ledger"), "--epsilon", "1"]),
-                                ("--html", [self.path("plain.ledger"), "--html", "page"])):
+                                ("--report", [self.path("plain.ledger"), "--report", "page"])):
             with self.subTest(arguments=arguments):
                 self.refuse(2, fact, "inspect", *arguments)
 

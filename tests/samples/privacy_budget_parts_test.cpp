@@ -78,7 +78,8 @@ TEST_CASE(
 
 TEST_CASE("a phase says what it changes, and the rest is as for all") {
   const PhaseOptions all{.noise_multiplier = 1, .sampling_rate = 0.01, .steps = 10};
-  const Phase phase = make_phase(parse_phase("noise-multiplier=2,batch=3,population=30", all));
+  const Phase phase =
+      make_phase(parse_phase("noise-multiplier=2,batch-size=3,dataset-size=30", all));
   CHECK(phase.event == Event{2, Sampling::poisson, 0.1});
   CHECK(phase.steps == 10);
   CHECK(make_phase(parse_phase("epochs=2.5", all)).steps == 250);
@@ -118,15 +119,15 @@ TEST_CASE("every sampling has a name and a phase") {
   CHECK(sampling_names().size() == 8);
   for (const std::string& name : sampling_names()) {
     PhaseOptions options{.noise_multiplier = 1, .steps = 5, .sampling = name};
-    if (has_rate(parse_sampling(name))) options.sampling_rate = 0.5;
-    if (in_epochs(parse_sampling(name))) options.batches = 2;
+    if (has_rate(parse_sampling("--sampling", name))) options.sampling_rate = 0.5;
+    if (in_epochs(parse_sampling("--sampling", name))) options.batches = 2;
     if (name == "truncated_poisson") options.truncation_probability = 1e-9;
     CAPTURE(name);
     const Phase phase = make_phase(options);
     CHECK(sotto::name(phase.event.sampling) == name);
     CHECK_NOTHROW(check_event("test", phase.event));
   }
-  CHECK(throws([] { parse_sampling("sometimes"); }, "--sampling: sometimes"));
+  CHECK(throws([] { parse_sampling("--sampling", "sometimes"); }, "--sampling: sometimes"));
 }
 
 TEST_CASE("progress shows after a second, ten times a second, and goes away") {

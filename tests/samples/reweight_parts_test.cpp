@@ -70,7 +70,7 @@ struct Step {
     clipper.add(tape, losses);
     sensitivity = clipper.sensitivity();
     std::vector<std::vector<double>> both(2);
-    for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+    for (const auto& [parameter, sum] : clipper.clipped_sums()) {
       const bool own = std::find(upper.begin(), upper.end(), parameter) != upper.end();
       for (const double value : to_dtype(sum, Dtype::f64).to_vector<double>())
         both[own ? 1 : 0].push_back(value);

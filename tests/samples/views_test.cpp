@@ -46,7 +46,7 @@ class Pictures final : public samples::Task {
   std::vector<samples::TaskSetting> settings() override { return {}; }
   void prepare(Settings& /*settings*/) override {}
   Data load(const Settings& /*settings*/) override { return {data_, data_}; }
-  std::string data_text() const override { return ""; }
+  const samples::DataSource& source() const override { return source_; }
   double evaluate(const Tensor& /*outputs*/, const Data& /*data*/) override { return 0; }
 
   std::unique_ptr<nn::Module> make_model(const Data& /*data*/, std::uint64_t /*seed*/) override {
@@ -68,6 +68,7 @@ class Pictures final : public samples::Task {
   Shape shape_;
   std::int64_t count_;
   Dataset data_;
+  samples::DataSource source_;
 };
 
 using Values = std::vector<double>;

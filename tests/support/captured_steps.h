@@ -28,7 +28,7 @@ class Steps {
     Tape tape(private_tape);
     clipper.add(tape, capture ? s.captured(tape, batch) : s.plain(tape, on_device(device, batch)),
                 grouping);
-    std::vector<double> all = flat(clipper.sums_for_tests());
+    std::vector<double> all = flat(clipper.clipped_sums());
     const ClipStatistics& statistics = clipper.statistics();
     for (const auto* of : {&statistics.norms, &statistics.factors}) {
       for (const auto& values : *of) all.insert(all.end(), values.begin(), values.end());

@@ -73,7 +73,7 @@ inline std::vector<double> clipped_sum(nn::Sequential& model, const Batch& batch
     const Var logits = model(tape.input(batch.images));
     clipper.add(tape, cross_entropy(logits, batch.targets));
   }
-  return flat(clipper.sums_for_tests());
+  return flat(clipper.clipped_sums());
 }
 
 }  // namespace sotto

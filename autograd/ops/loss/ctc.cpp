@@ -14,7 +14,7 @@ namespace sotto {
 
 namespace {
 
-const Op ctc_op("ctc_loss");
+const Op ctc_op("ctc_loss", {.precision = Op::Precision::f32});
 
 // The logarithm of probability zero: finite, so that differences are not NaN.
 constexpr double never = -1e30;

@@ -22,7 +22,6 @@ Var huber_loss(const Var& x, const Var& target, double delta = 1, Within within 
 
 // -(t log x + (1 - t) log(1 - x)) for probabilities x; logarithms are limited to at least -100.
 Var binary_cross_entropy(const Var& x, const Var& target, Within within = Within::mean);
-// Options of binary_cross_entropy_with_logits().
 struct LogitsOptions {
   std::optional<Var> weight = {};      // per element; broadcasts
   std::optional<Var> pos_weight = {};  // of the positive term; broadcasts

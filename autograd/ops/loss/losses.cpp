@@ -19,7 +19,7 @@ namespace sotto {
 
 namespace {
 
-const Op cross_entropy_op("cross_entropy");
+const Op cross_entropy_op("cross_entropy", {.precision = Op::Precision::f32});
 
 // Throws unless each target is a class or ignored. Those on a GPU are not read.
 void check_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignored) {

@@ -9,11 +9,10 @@
 
 namespace sotto {
 
-// Options of cross_entropy() and cross_entropy_elements().
 struct CrossEntropyOptions {
   int class_axis = 1;          // axis of the classes
   double label_smoothing = 0;  // in [0, 1]
-  // Targets with this value are ignored.
+  // Elements with this target add nothing to the loss and do not count in the mean.
   std::int64_t ignore_index = std::numeric_limits<std::int64_t>::min();
   // Class weights, [C]; undefined: none. They must be public: counts of private labels are not.
   Tensor class_weights = {};

@@ -19,7 +19,8 @@ namespace sotto {
 
 namespace {
 
-const Op attention_op("attention", Op::Captures::shared);
+const Op attention_op("attention",
+                      {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
 
 // The number of scores in a block: on the CPU they stay in a cache; on a GPU a block keeps one
 // launch busy for longer than the launch takes.

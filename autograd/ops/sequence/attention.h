@@ -9,7 +9,6 @@
 
 namespace sotto {
 
-// Options of attention() and attention_weights().
 struct AttentionOptions {
   // Query t sees the keys s <= t, counted from behind those that are always visible.
   bool causal = false;

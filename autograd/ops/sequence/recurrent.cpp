@@ -18,9 +18,9 @@ namespace sotto {
 
 namespace {
 
-const Op rnn_op("rnn", Op::Captures::shared);
-const Op gru_op("gru", Op::Captures::shared);
-const Op lstm_op("lstm", Op::Captures::shared);
+const Op rnn_op("rnn", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
+const Op gru_op("gru", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
+const Op lstm_op("lstm", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
 
 const Op& op_of(Cell cell) {
   return cell == Cell::lstm ? lstm_op : cell == Cell::gru ? gru_op : rnn_op;

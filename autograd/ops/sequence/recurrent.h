@@ -8,7 +8,6 @@
 
 namespace sotto {
 
-// The recurrent cells of recurrent().
 enum class Cell {
   tanh,  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
   relu,  // h' = max(0, W_ih x + b_ih + W_hh h + b_hh)
@@ -40,7 +39,6 @@ struct SequenceOptions {
   Tensor lengths = {};
 };
 
-// The results of recurrent().
 struct RecurrentResult {
   Var output;            // [n, t, out]
   Var h;                 // [n, out], after the last step taken

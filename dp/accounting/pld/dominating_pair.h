@@ -41,8 +41,8 @@ struct SampledGaussian {
 // dominated by (P, Q) or by (Q, P), which for replaced records is the same pair reflected.
 class DominatingPair {
  public:
-  // Requires a sampling rate in (0, 1], a noise from 0.01 to 1e9, and a mass > 1e-300 to truncate
-  // at each end of the line.
+  // Requires a sampling rate in (0, 1], a noise from 0.01 to 1e9, and tail_mass_truncation >
+  // 1e-300, the mass to truncate at each end of the line.
   DominatingPair(const SampledGaussian& release, double tail_mass_truncation);
 
   LossPoint at(double x) const;

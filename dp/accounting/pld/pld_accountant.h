@@ -22,11 +22,8 @@ class PldComposition;
 // an accountant.
 class PldAccountant : public Accountant {
  public:
-  // An empty history.
   explicit PldAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
-  // Takes over the history.
   PldAccountant(PldAccountant&&) noexcept;
-  // Takes over the history.
   PldAccountant& operator=(PldAccountant&&) noexcept;
   ~PldAccountant() override;
 

@@ -48,7 +48,7 @@ class TiltedSum {
   double infinity_mass() const { return -std::expm1(log_kept_); }
 
   // The probabilities of the tilted sum on the lattice, folded modulo `size`: index i stands for
-  // offset + spacing * (i + size * (whole numbers)).
+  // offset + spacing * (i + k size) for all whole numbers k.
   std::vector<double> folded() const;
   // A bound on the absolute error of every entry of folded().
   double rounding() const;

@@ -16,7 +16,7 @@ namespace sotto {
 // sigma >= 0 and order in (1, 1e6]. Mironov, Talwar and Zhang (2019).
 double rdp_sampled_gaussian(double q, double sigma, double order);
 
-// rdp_sampled_gaussian at each of the orders.
+// Returns rdp_sampled_gaussian() at each of the orders.
 std::vector<double> rdp_curve(double q, double sigma, std::span<const double> orders);
 
 // Orders from 1.01 to 10,000, dense enough that epsilon from 0.01 to 50 is within about 0.1 % of

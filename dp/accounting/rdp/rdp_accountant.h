@@ -26,8 +26,7 @@ class RdpAccountant final : public Accountant {
 
   // The bounds, with the orders that gave them, not counting truncation.
   RdpBound best_epsilon(double delta) const;
-  // The same for delta.
-  RdpBound best_delta(double epsilon) const;
+  RdpBound best_delta(double epsilon) const;  // and the order that gives it
   // Returns whether a smaller or larger order than those given might prove a smaller epsilon.
   bool order_at_edge(double delta) const;
   // The divergence of everything composed, for each order from the smallest.

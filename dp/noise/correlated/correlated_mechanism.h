@@ -56,7 +56,6 @@ class CorrelatedMechanism final : public Mechanism {
   // The number of elements of which a rank holds the past noise:
   static constexpr const char* own_elements_entry = "own_elements";
 
-  // The plan, as given.
   const NoisePlan& plan() const;
   // C's sensitivity, by which the clipped sum's is multiplied.
   double factor_sensitivity() const;

@@ -16,7 +16,6 @@ namespace sotto {
 // Binary tree aggregation (Dwork et al. 2010; DP-FTRL, Kairouz et al. 2021): row t sums the steps
 // of the tree's node that ends at step t and is a left child; no other node is used.
 struct TreeFactor {
-  // All are equal.
   bool operator==(const TreeFactor&) const = default;
 };
 
@@ -24,7 +23,6 @@ struct TreeFactor {
 // 2023b; McKenna 2024). {1} is independent noise.
 struct BandedToeplitz {
   std::vector<double> coefficients;  // the first one is 1
-  // Compares every member.
   bool operator==(const BandedToeplitz&) const = default;
 };
 
@@ -32,7 +30,6 @@ struct BandedToeplitz {
 // on it (Dvijotham et al. 2024; McMahan et al. 2024).
 struct BufferedToeplitz {
   std::vector<double> decays, scales;  // as many of each as buffers
-  // Compares every member.
   bool operator==(const BufferedToeplitz&) const = default;
 };
 
@@ -58,7 +55,6 @@ class StrategyMatrix {
 
   // The factor, with its numbers rounded.
   const StrategyFactor& factor() const { return factor_; }
-  // The number of rows and columns.
   std::int64_t steps() const { return steps_; }
   // C[t, s] = 0 for t - s >= bands.
   std::int64_t bands() const;

@@ -13,7 +13,6 @@
 
 namespace sotto {
 
-// The format of the files.
 enum class CifarKind {
   cifar10,   // records of a label and 3 x 32 x 32 bytes: red, green and blue planes, by rows
   cifar100,  // a coarse label (20 superclasses), a fine label (100 classes), and the same bytes

@@ -41,7 +41,6 @@ ReadableImages read_readable_images(std::span<const std::string> paths,
 // read: ...; ...". Of more than 20 it names the first.
 std::string unreadable_text(const std::vector<std::string>& unreadable, std::size_t files);
 
-// Pictures, their classes and their files.
 struct ImageFolder {
   Dataset data = {};                      // inputs as of read_images, targets [n] i64
   std::vector<std::string> classes = {};  // by number

@@ -10,7 +10,6 @@
 
 namespace sotto {
 
-// Options of a guess.
 struct GuessOptions {
   std::string label = {};  // the label's column; the last one if left out
   std::string user = {};   // the user's column; none if left out

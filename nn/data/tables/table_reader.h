@@ -11,7 +11,6 @@
 
 namespace sotto {
 
-// Options of readers of tables.
 struct TableOptions {
   // False: no labels, as in rows to predict. The label's column and the user's are not read, and
   // may be absent, without a header the label's alone; targets are [n, 0].

@@ -10,7 +10,6 @@
 
 namespace sotto {
 
-// The role of a column.
 enum class ColumnKind {
   number,    // an input
   category,  // an input that is one of several texts
@@ -31,7 +30,7 @@ struct NumberRange {
   double max = 1;  // largest
 };
 
-// Public numbers to standardize with.
+// Numbers to standardize a column with, (x - mean) / stddev. They must be public.
 struct Standardization {
   double mean = 0;       // subtracted
   double deviation = 1;  // divided by, > 0
@@ -55,7 +54,7 @@ struct TableColumn {
 
   // The input that a number becomes, and the number that it was, in the range.
   double encode(double x) const;
-  // The number that an input was.
+  // Undoes the standardization: the number in the file for the input y.
   double decode(double y) const;
   // True for a number of a draft without range, mean and deviation (TableSchema::load_draft).
   bool lacks_range() const;

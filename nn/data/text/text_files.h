@@ -26,7 +26,6 @@ enum class LongUnit {
   split,  // it becomes several rows of one unit
 };
 
-// Options of readers of text.
 struct TextOptions {
   TextUnit unit = TextUnit::line;       // one unit of privacy
   std::string separator = {};           // for TextUnit::separated, which takes it out

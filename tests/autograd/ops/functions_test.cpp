@@ -207,7 +207,7 @@ TEST_CASE("functions of an empty axis have values") {
 }
 
 TEST_CASE("counts that would divide by zero are errors") {
-  static const Op doubling_op("doubling", Op::Batchable::no, Op::SampleCount::changes_sample_count);
+  static const Op doubling_op("doubling", {.changes_sample_count = true});
   Tape tape, empty;
   const Var image = tape.input(zeros({2, 4, 1, 1})), sequence = tape.input(zeros({2, 3, 4}));
   CHECK(throws([&] { pixel_shuffle(image, std::int64_t{1} << 32); }, "pixel_shuffle"));

@@ -36,7 +36,7 @@ Run run(nn::RecurrentLayers& network, const Tensor& x, const Tensor& lengths) {
   Run result{values(y.output.value()), {}, {}};
   clipper.add(tape, sum_per_sample(square(transpose(y.h, 0, 1))));
   result.norms = clipper.statistics().norms[0];
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     for (const double v : values(sum)) result.sums.push_back(v);
   }
   return result;

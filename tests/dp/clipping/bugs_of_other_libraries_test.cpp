@@ -79,7 +79,7 @@ TEST_CASE("a padding row gets no gradient from any sample") {
   Tape tape({.private_data = true});
   const Tensor ids = Tensor::from(std::vector<std::int64_t>{2, 1, 2, 4, 2, 2}, {2, 3});
   clipper.add(tape, sum_per_sample(affine(layer(tape.input(ids)), 1, 1)));
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     CHECK(values(sum.select(0, 2)) == std::vector<double>(3, 0.0));
     CHECK(values(sum.select(0, 1)) != std::vector<double>(3, 0.0));
   }
@@ -206,7 +206,7 @@ TEST_CASE("a parameter that a step does not use has a clipped sum of zero") {
     Clipper clipper(flat_group(parameters, 1), {}, passes);
     Tape tape({.private_data = true});
     clipper.add(tape, sum_per_sample(square(used(tape.input(zeros({3, 4}))))));
-    const Gradients sums = clipper.sums_for_tests();
+    const Gradients sums = clipper.clipped_sums();
     REQUIRE(sums.size() == 4);
     for (const auto& [parameter, sum] : sums) {
       if (parameter == unused.weight.get()) CHECK(values(sum) == std::vector<double>(8, 0.0));

@@ -73,7 +73,7 @@ TEST_CASE("a sum outlives the replay after it") {
     };
     add(first);
     add(second);
-    const std::vector<double> both = flat(steps.clipper.sums_for_tests());
+    const std::vector<double> both = flat(steps.clipper.clipped_sums());
     std::vector<double> added = steps.part(tensors(first));
     const std::vector<double> other = steps.part(tensors(second));
     for (std::size_t k = 0; k < both.size(); ++k) added[k] += other[k];
@@ -107,7 +107,7 @@ TEST_CASE("an unreliable replay is clipped once more on the host") {
       CHECK(captured.reason() == "");
       CHECK(replayed.capture_failure_reason() == "");
       CHECK(replayed.statistics().norms == at_once.statistics().norms);
-      CHECK(flat(replayed.sums_for_tests()) == flat(at_once.sums_for_tests()));
+      CHECK(flat(replayed.clipped_sums()) == flat(at_once.clipped_sums()));
       const double total = double{x[0]} + double{x[1]} + double{x[2]};
       // Norms hold what Gram products may lose, which shows where terms cancel.
       const double norm = replayed.statistics().norms[0][0], exact = std::sqrt(3.0) * total;
@@ -182,8 +182,7 @@ TEST_CASE("a replay that lost a launch is detected before it counts") {
       if (!lose_launch(launch)) return;
       replayed.clipper.add(tape, loss);
       lose_launch(-1);
-      const bool same =
-          flat(replayed.clipper.sums_for_tests()) == flat(plain.clipper.sums_for_tests());
+      const bool same = flat(replayed.clipper.clipped_sums()) == flat(plain.clipper.clipped_sums());
       CHECK(same);
       found += replayed.clipper.capture_failure_reason().find("other values") != std::string::npos;
     }
@@ -208,7 +207,7 @@ TEST_CASE("gradients beside those that are captured are clipped with them") {
         const Var x = tape.input(reshape(there[0], {rows, 36}));
         const Var more = sum_per_sample(mul(x, tape.use(shift)));
         clipper.add(tape, (capture ? s.captured(tape, batch) : s.plain(tape, there)) + more);
-        std::vector<double> all = flat(clipper.sums_for_tests());
+        std::vector<double> all = flat(clipper.clipped_sums());
         for (const auto& norms : clipper.statistics().norms)
           all.insert(all.end(), norms.begin(), norms.end());
         return all;

@@ -104,7 +104,7 @@ std::vector<double> clipped_sum(const std::vector<Factors>& uses, const Setting&
     loss = loss ? *loss + y : y;
   }
   clipper.add(tape, *loss);
-  return to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>();
+  return to_dtype(clipper.clipped_sums()[0].second, Dtype::f64).to_vector<double>();
 }
 
 Tensor normal_values(PublicRandom& random, const Shape& shape) {
@@ -214,7 +214,7 @@ TEST_CASE("a sample whose terms overflow while its norm is finite is left out, a
   const Var y = linear(tape.input(Tensor::from(x, {2, 2, 2})), tape.use(w));
   const Var loss = sum_per_sample(mul(y, tape.input(Tensor::from(weights, {2, 2, 1}))));
   clipper.add(tape, loss);
-  const std::vector<double> total = flat(clipper.sums_for_tests());
+  const std::vector<double> total = flat(clipper.clipped_sums());
   const double length = std::hypot(4.0, 6.0);
   CHECK(total[0] == Approx(4 / length).epsilon(1e-5));
   CHECK(total[1] == Approx(6 / length).epsilon(1e-5));
@@ -234,7 +234,7 @@ TEST_CASE("a sample whose Gram products underflow moves the sum by at most the b
     const Var grads = tape.input(full({2, positions, outputs}, 1e19));
     clipper.add(tape, sum_per_sample(mul(linear(x, tape.use(w)), grads)));
     double square = 0;
-    for (const double v : flat(clipper.sums_for_tests())) square += v * v;
+    for (const double v : flat(clipper.clipped_sums())) square += v * v;
     CHECK(std::sqrt(square) <= 2 * bound);
   }
 }
@@ -260,7 +260,7 @@ TEST_CASE("a factor that its clip weight makes denormal moves the sum by at most
           const Var y = image ? conv(x, tape.use(w)) : linear(x, tape.use(w));
           clipper.add(tape, sum_per_sample(mul(y, grads)));
           INFO(positions << ' ' << image << ' ' << round);
-          CHECK(std::abs(flat(clipper.sums_for_tests())[0]) <= bound);
+          CHECK(std::abs(flat(clipper.clipped_sums())[0]) <= bound);
         }
       }
     }
@@ -278,7 +278,7 @@ TEST_CASE("a sample whose clip weight makes its factor overflow is left out, and
   Tape tape({.private_data = true});
   const Var y = linear(tape.input(Tensor::from(x, {2, 2})), tape.use(w));
   clipper.add(tape, sum_per_sample(mul(y, tape.input(Tensor::from(grads, {2, 1})))));
-  const std::vector<double> total = flat(clipper.sums_for_tests());
+  const std::vector<double> total = flat(clipper.clipped_sums());
   CHECK(total[0] == Approx(1e6 * 3 / 5.01).epsilon(1e-5));
   CHECK(total[1] == Approx(1e6 * 4 / 5.01).epsilon(1e-5));
   CHECK(clipper.statistics().not_finite == 1);
@@ -321,7 +321,7 @@ TEST_CASE(
           clipper.add(tape, cross_entropy(model(tape.input(batch.images.slice(0, at, end))),
                                           batch.targets.slice(0, at, end)));
         }
-        CHECK(distance(flat(clipper.sums_for_tests()), expected) < 1e-5);
+        CHECK(distance(flat(clipper.clipped_sums()), expected) < 1e-5);
         CHECK(clipper.statistics().units == 9);
       }
     }

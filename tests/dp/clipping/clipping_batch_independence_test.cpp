@@ -22,7 +22,7 @@ struct Clipped {
 
 Clipped clipped(Clipper& clipper, Tape& tape, const Var& loss) {
   clipper.add(tape, loss);
-  return {to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>(),
+  return {to_dtype(clipper.clipped_sums()[0].second, Dtype::f64).to_vector<double>(),
           clipper.statistics().factors[0][0]};
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("a user of two rows does not show in the clip factors of users of one"
       Tape tape({.private_data = true});
       const Var y = conv(tape.input(x), tape.use(w), std::nullopt, {}) * tape.input(dy);
       clipper.add(tape, sum_per_sample(y), rows == 1 ? nullptr : &grouping);
-      return Clipped{to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>(),
+      return Clipped{to_dtype(clipper.clipped_sums()[0].second, Dtype::f64).to_vector<double>(),
                      clipper.statistics().factors[0][0]};
     };
     const Clipped one = sum_of(1), two = sum_of(2);

@@ -56,7 +56,7 @@ Clipped clip(Device device, const std::vector<Batch>& parts, const How& how) {
     const Var loss = s.plain(tape, on_device(device, tensors(part)));
     clipper.add(tape, loss, how.units ? &*how.units : nullptr);
   }
-  return {flat(clipper.sums_for_tests()), clipper.statistics()};
+  return {flat(clipper.clipped_sums()), clipper.statistics()};
 }
 
 void check_same(const Clipped& got, const Clipped& expected, double close = tolerance(Dtype::f32)) {
@@ -230,7 +230,7 @@ TEST_CASE("a batch on the host is clipped as one on the model's GPU") {
           Clipper clipper(flat_group(model->parameters(), 0.3), {}, passes);
           Tape tape(private_tape);
           clipper.add(tape, sum_per_sample((*model)(tape.input(x))));
-          return flat(clipper.sums_for_tests());
+          return flat(clipper.clipped_sums());
         };
         CHECK(clipped(input) == clipped(input.to(device)));
       }
@@ -274,7 +274,7 @@ Clipped clip_uses(Device device, const std::vector<Factors>& uses, NormMethod no
     loss = loss ? *loss + y : y;
   }
   clipper.add(tape, *loss);
-  return {flat(clipper.sums_for_tests()), clipper.statistics()};
+  return {flat(clipper.clipped_sums()), clipper.statistics()};
 }
 
 Tensor column(const std::vector<float>& values, std::int64_t samples) {
@@ -318,7 +318,7 @@ TEST_CASE("a loss that no parameter reaches, and one that some do not, count on 
     CHECK(clipper.statistics().units == 5);
     CHECK(clipper.statistics().loss_sum == 6);
     for (const auto& norms : clipper.statistics().norms) CHECK(norms == std::vector<double>(5));
-    for (const double v : flat(clipper.sums_for_tests())) CHECK(v == 0);
+    for (const double v : flat(clipper.clipped_sums())) CHECK(v == 0);
   });
 }
 
@@ -337,7 +337,7 @@ TEST_CASE("a physical batch that runs out of a GPU's memory anywhere is as if ne
       };
       add(parts[0]);
       add(parts[1]);
-      const std::vector<double> expected = flat(clipper.sums_for_tests());
+      const std::vector<double> expected = flat(clipper.clipped_sums());
       std::int64_t failures = 0;
       for (std::int64_t k = 0;; ++k) {
         clipper.discard();
@@ -353,7 +353,7 @@ TEST_CASE("a physical batch that runs out of a GPU's memory anywhere is as if ne
         ++failures;
         if (clipper.broken()) continue;
         if (clipper.statistics().units == 3) add(parts[1]);
-        if (flat(clipper.sums_for_tests()) != expected) FAIL("allocation " << k);
+        if (flat(clipper.clipped_sums()) != expected) FAIL("allocation " << k);
       }
       CHECK(failures > 50);
     }

@@ -89,7 +89,7 @@ Form table(std::int64_t t, std::int64_t rows, std::int64_t d, bool tied, bool re
 
 double norm(Clipper& clipper) {
   long double square = 0;
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     for (const double v : sum.to_vector<double>()) square += static_cast<long double>(v) * v;
   }
   return static_cast<double>(std::sqrt(square));
@@ -123,7 +123,7 @@ double clipped_sum_of(const std::vector<std::vector<float>>& samples) {
   const Var y = linear(permute(unsqueeze(x, 2), {1, 0, 2}), tape.constant(full({1, 1}, 1))),
             sums = sum(y, {0, 2});
   clipper.add(tape, affine(relu(sums), 2, -1) * tape.use(w));
-  return clipper.sums_for_tests()[0].second.at({0});
+  return clipper.clipped_sums()[0].second.at({0});
 }
 
 TEST_CASE("a unit that is left out changes no bit of a single one that remains") {

@@ -61,7 +61,7 @@ struct Net {
     Clipper clipper(groups);
     Tape tape({.private_data = true});
     clipper.add(tape, learned.with_slope(losses(tape)));
-    return clipper.sums_for_tests();
+    return clipper.clipped_sums();
   }
   LearnedClipBound learned(double bound) {
     return LearnedClipBound(parameters, *model.slope, {.initial = bound, .share = 0.25});

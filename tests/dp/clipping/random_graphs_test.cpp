@@ -130,7 +130,7 @@ std::vector<double> clipped_sum(FuzzedGraph& graph, const GraphBatch& batch, Cli
   std::vector<double> all;
   for (const Parameter& parameter : graph.parameters()) {
     Tensor total = zeros(parameter.value.shape(), Dtype::f64);
-    for (const auto& [known, sum] : clipper.sums_for_tests()) {
+    for (const auto& [known, sum] : clipper.clipped_sums()) {
       if (known == &parameter) total = sum;
     }
     for (const double v : doubles(total)) all.push_back(v);

@@ -94,7 +94,7 @@ std::vector<double> clipped(RandomModel& model, double bound, ClipPasses passes,
   std::vector<double> sums;
   for (Parameter& parameter : model.parameters()) {
     Tensor total = zeros(parameter.value.shape(), Dtype::f64);
-    for (const auto& [known, sum] : clipper.sums_for_tests()) {
+    for (const auto& [known, sum] : clipper.clipped_sums()) {
       if (known == &parameter) total = sum;
     }
     for (const double v : doubles(total)) sums.push_back(v);

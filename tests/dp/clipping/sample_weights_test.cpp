@@ -51,7 +51,7 @@ struct Gated {
 
 std::vector<double> sums_of(Clipper& clipper) {
   std::vector<double> all;
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     for (const double value : to_dtype(sum, Dtype::f64).to_vector<double>()) all.push_back(value);
   }
   return all;
@@ -108,7 +108,7 @@ TEST_CASE("weights multiply the clipped gradients of chosen groups, as for each 
       const Var losses = gated.losses(tape, rows);
       tape.set_sample_weights(gated.weights(losses), {gated.first.begin(), gated.first.end()});
       clipper.add(tape, losses);
-      for (const auto& [parameter, sum_of] : clipper.sums_for_tests()) {
+      for (const auto& [parameter, sum_of] : clipper.clipped_sums()) {
         const auto got = sum_of.to_vector<double>();
         const auto wanted = expected[parameter].to_vector<double>();
         for (std::size_t i = 0; i < got.size(); ++i)

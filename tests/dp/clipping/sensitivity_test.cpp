@@ -73,7 +73,7 @@ std::vector<double> sum_over(Clipper& clipper, nn::Sequential& model, const Poli
     add(clipper, model, policy, batch, all.subspan(at, max));
   }
   std::vector<double> values;
-  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+  for (const auto& [parameter, sum] : clipper.clipped_sums()) {
     for (const double value : to_dtype(sum, Dtype::f64).to_vector<double>())
       values.push_back(value);
   }

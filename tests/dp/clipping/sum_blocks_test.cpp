@@ -181,7 +181,7 @@ class Network {
       if (full) first = ends[k];
     }
     sensitivity_ = clipper.sensitivity();
-    return flat(clipper.sums_for_tests());
+    return flat(clipper.clipped_sums());
   }
   double sensitivity() const { return sensitivity_; }
 

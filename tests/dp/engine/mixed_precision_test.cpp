@@ -38,7 +38,7 @@ std::vector<double> clipped(nn::Sequential& model, const Batch& batch, Clipper& 
   clipper.discard();
   Tape tape({.private_data = true, .precision = precision});
   clipper.add(tape, cross_entropy(model(tape.input(batch.images)), batch.targets));
-  return doubles(clipper.sums_for_tests());
+  return doubles(clipper.clipped_sums());
 }
 
 // The clipped sum by definition: each sample alone, in f64.
@@ -181,7 +181,7 @@ TEST_CASE("a loss scale changes what underflows and overflows in 16 bits, and no
     Tape tape({.private_data = true, .precision = Dtype::f16});
     const Var loss = cross_entropy(model(tape.input(batch.images)), batch.targets);
     clipper.add(tape, affine(loss, 0x1p-24, 0));
-    return doubles(clipper.sums_for_tests());
+    return doubles(clipper.clipped_sums());
   };
   Clipper wide(flat_group(model.parameters(), bound * 1e3));
   std::vector<double> exact = clipped(model, batch, wide, Dtype::f32);

@@ -86,7 +86,7 @@ Clipped clipped(const Case& c, std::int64_t rows_of_first, bool mean, std::int64
   std::vector<double> norms = clipper.statistics().norms[0];
   std::ranges::sort(norms);
   norms.erase(norms.begin());
-  return {to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>(), norms};
+  return {to_dtype(clipper.clipped_sums()[0].second, Dtype::f64).to_vector<double>(), norms};
 }
 
 TEST_CASE("a unit's number of rows shows in no bit of what others add") {

@@ -128,7 +128,7 @@ TEST_CASE("a sum that is not a number is refused before the ledger is written") 
   Ledger ledger;
   Passes sampler(Sampling::planned, 6, 3);
   // A clipped sum cannot be NaN: the test writes it.
-  clipper.sums_for_tests()[0].second.data<double>()[1] = std::nan("");
+  clipper.clipped_sums()[0].second.data<double>()[1] = std::nan("");
   CHECK_THROWS_AS(mechanism.release(clipper.finish(sampler.draw()), ledger), std::invalid_argument);
   CHECK(ledger.releases() == 0);
 }
