@@ -22,7 +22,6 @@ class Storage {
  public:
   // Scratch memory: labelled as workspace.
   Storage(std::size_t bytes, Device device);
-  // The same with a label of its own.
   Storage(std::size_t bytes, Device device, const MemoryLabel& label);
   // Memory on the CPU that `block` owns, such as a mapped file; no allocator counts it.
   Storage(std::shared_ptr<void> block, std::size_t bytes);
@@ -77,10 +76,10 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     return from(std::span<const T>(values), shape);
   }
-  // The same for a list of numbers, converted to the dtype.
+  // A tensor of these numbers, converted to the dtype.
   static Tensor from(std::initializer_list<double> values, const Shape& shape, Dtype dtype);
-  // A row-major tensor on the CPU whose elements are those of `block`, which lives as long as its
-  // storage: a mapped file.
+  // A row-major tensor on the CPU over the memory of `block`, such as a mapped file. The storage
+  // keeps the block alive.
   static Tensor from_block(std::shared_ptr<void> block, const Shape& shape, Dtype dtype);
 
   // False for a default-constructed tensor, and for outline().

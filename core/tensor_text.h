@@ -1,5 +1,5 @@
-// Tensors as text: the shape, the type, the device, and at most a screen of values. Streams print
-// them, shapes, and what has a name.
+// Tensors as text: the shape, the type, the device, and at most a screen of values. Tensors,
+// shapes, and types with a name() can be streamed and formatted.
 #pragma once
 
 #include <concepts>

@@ -98,8 +98,8 @@ void* Allocator::State::take_cached(FreeBlocks& free, std::size_t size) {
   return address;
 }
 
-// While this thread captures a device's work nothing is given back to the system, which would wait
-// for the device.
+// Returns no block to the system while this thread captures a graph: the call would wait for the
+// device.
 void* Allocator::State::take_new(std::size_t size) {
   const bool captures = Capture::any() && Capture::here();
   statistics.unusable = std::max(statistics.unusable, statistics.cached);

@@ -21,11 +21,11 @@ class RawMemory {
   virtual void release(void* address) noexcept = 0;
 };
 
-// Sees every block that an allocator hands out and takes back. It is called under the allocator's
-// lock, by any thread, and must not call the allocator.
+// Receives every block that an allocator hands out and gets back. It is called under the
+// allocator's lock, by any thread, and must not call the allocator.
 class AllocationObserver {
  public:
-  // A block as an observer sees it.
+  // A block that was handed out or returned.
   struct Block {
     std::uint64_t serial;  // of the allocation: 1, 2, ...
     std::size_t bytes;     // the size class of the request
@@ -62,8 +62,8 @@ class Allocator {
   void* allocate(std::size_t bytes, const MemoryLabel& label = memory_label());
   // Returns a block that allocate() gave; nullptr is ignored.
   void release(void* address) noexcept;
-  // Throws as allocate(bytes) would, but takes nothing. Call it before work that is exempt from the
-  // limit (LimitExemption) begins.
+  // Throws as allocate(bytes) would, but allocates nothing. Call it before work that is exempt from
+  // the limit (LimitExemption) begins.
   void check_room(std::size_t bytes);
 
   // Usage of the device, and of the cache.

@@ -3,7 +3,7 @@
 
 namespace sotto {
 
-// While it lives, allocations of this thread, and of the threads that parallel_for lends to it, may
+// While it lives, allocations of this thread, and of the threads that run its parallel_for, may
 // exceed the allocators' limits, and no observer refuses them. Check for memory before
 // (Allocator::check_room).
 class LimitExemption {

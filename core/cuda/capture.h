@@ -1,10 +1,9 @@
 // CUDA graphs: a sequence of launches is captured once and replayed by one call, which replaces the
 // hundreds of launches that bound small networks.
 //
-// A graph holds the launches with the addresses and values of their arguments, and nothing that the
-// host does. Work that must not repeat (noise) and decisions of the host that depend on values
-// therefore refuse to be captured (CannotCapture). That is not an error of the caller, but a reason
-// to run the work without a graph.
+// A graph holds the launches with the addresses and values of their arguments, but no work of the
+// host. Noise, which must not repeat, and decisions of the host that depend on values therefore
+// throw CannotCapture. It tells the caller to run the work without a graph.
 #pragma once
 
 #include <atomic>
@@ -47,9 +46,9 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Captures the device work that `work` asks for, without running it, as the next piece. Values
-  // from the host are copied now and are constants in each replay. Throws CannotCapture for work
-  // that cannot be captured, std::invalid_argument inside of another capture, and the exceptions of
+  // Captures the device work that `work` starts, without running it, as the next piece. Values from
+  // the host are copied now and are constants in each replay. Throws CannotCapture for work that
+  // cannot be captured, std::invalid_argument inside of another capture, and the exceptions of
   // `work`; no piece is added then.
   void add(const std::function<void()>& work);
   // Runs piece number `piece` (from 0), in order with the device's other work.

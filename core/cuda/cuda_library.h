@@ -15,7 +15,7 @@ namespace sotto {
 
 class Backend;
 
-// A point in a device's work, reached when all work asked for before record() is done.
+// A point in a device's work, reached when all work started before record() is done.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
@@ -44,12 +44,12 @@ class CudaRuntime {
   // devices in order with the target's. Returns when the host's bytes have been read or written.
   virtual void copy(void* to, Device to_device, const void* from, Device from_device,
                     std::size_t bytes) = 0;
-  // Returns when all work asked for on the device is done. Throws SystemFailure if it failed.
+  // Returns when all work started on the device is done. Throws SystemFailure if it failed.
   virtual void synchronize(int index) = 0;
 
   // Pinned memory of the host, from which the device copies asynchronously.
   virtual RawMemory& pinned_memory(int index) = 0;
-  // An event reached when all work asked for on the device so far is done; copies of copy_beside()
+  // An event reached when all work started on the device so far is done; copies of copy_beside()
   // are not part of it.
   virtual std::unique_ptr<DeviceEvent> record(int index) = 0;
   // Copies bytes from pinned memory to the device on the second stream: copies run one after the

@@ -32,8 +32,8 @@ struct Nccl {
 void nccl_check(const Nccl& nccl, const char* function, int result);
 
 // Loads the library at the first call, from the path in the environment variable
-// SOTTO_NCCL_LIBRARY, else what the GPU's runtime names. Throws SystemFailure with the reason, in
-// one line, if there is none.
+// SOTTO_NCCL_LIBRARY, else from the path that the GPU's runtime names. Throws SystemFailure with
+// the reason, in one line, if there is none.
 const Nccl& load_nccl();
 
 // "2.28.9".

@@ -10,9 +10,9 @@
 namespace sotto {
 
 // Uploads one tensor after the other: begin(), room(), send(), arrive(). Events order the use of
-// device memory: the copy starts after the work asked for before begin(), and ends before the work
-// asked for after arrive(). The pinned buffer is rewritten only after its copy is done. Calls must
-// not overlap, but another thread may call room() and send().
+// device memory: the copy starts after the work that was started before begin(), and ends before
+// the work that is started after arrive(). The pinned buffer is rewritten only after its copy is
+// done. Calls must not overlap, but another thread may call room() and send().
 class Upload {
  public:
   // Throws std::invalid_argument unless `device` is a usable GPU.
@@ -28,8 +28,8 @@ class Upload {
   std::byte* room();
   // Starts the copy; the values must have been written.
   void send();
-  // Returns the tensor. Work asked for from now on sees its values; the host does not wait. Throws
-  // std::invalid_argument if nothing was sent.
+  // Returns the tensor. Work started from now on reads its new values; the host does not wait.
+  // Throws std::invalid_argument if nothing was sent.
   Tensor arrive();
 
  private:

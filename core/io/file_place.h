@@ -29,8 +29,8 @@ FilePlace file_place(const std::string& path);
 // Opens a place with replaced == false for writing. Throws SystemFailure if that is not permitted.
 Descriptor open_place(const FilePlace& place);
 
-// Opens a regular file, or the file that /dev/fd/N names, for reading. Throws SystemFailure for
-// others: a FIFO could block its reader, and a device may be endless.
+// Opens a regular file, or the file that /dev/fd/N names, for reading. Throws SystemFailure for a
+// FIFO, which could block its reader, and for a device, which may be endless.
 Descriptor open_to_read(const std::string& path);
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Opens files whose descriptors are never those of standard input, output or error.
+// Opens files with descriptors from 3 on, so that none is standard input, output or error.
 #pragma once
 
 #include <string>

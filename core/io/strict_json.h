@@ -1,5 +1,5 @@
-// Parses JSON and refuses what the parser itself accepts: keys that occur twice, and more nesting
-// or more entries than the format has.
+// Parses JSON. Refuses duplicate keys, and more nesting or more entries than the format has; the
+// parser alone would accept them.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& where
                                  const JsonLimits& limits);
 
 // Returns whether the text, JSON or not, opens more objects and lists within each other than
-// `depth`. Copies of nested JSON and its text call themselves: for what is deep, the stack ends.
+// `depth`. The JSON library copies and prints recursively, so deep nesting would overflow the
+// stack.
 bool nested_deeper(std::string_view text, std::size_t depth);
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// A file without a name: data that does not fit into memory, and that nobody else can open.
+// A file without a name, for data that does not fit into memory and that no other process may open.
 #pragma once
 
 #include <cstddef>

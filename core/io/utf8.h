@@ -14,8 +14,8 @@ struct Utf8Character {
   std::size_t bytes = 0;  // 0: those at this place are no character of UTF-8
 };
 
-// The character at an offset below the text's size. Refuses what RFC 3629 does: longer forms than
-// needed, surrogates, and codes above U+10FFFF.
+// The character at an offset below the text's size. Refuses overlong forms, surrogates, and codes
+// above U+10FFFF, as RFC 3629 demands.
 Utf8Character utf8_character(std::string_view text, std::size_t at);
 std::string utf8_bytes(char32_t code);  // one to four bytes
 
@@ -30,8 +30,8 @@ bool valid_utf8(std::string_view text);
 // terminal's display, and invalid bytes become \x0a, \x1b, \xff.
 std::string printable(std::string_view text);
 
-// The same, of a text above `max` bytes its beginning and its length: how messages quote their
-// input, which may be of any length.
+// As printable(), but a text above `max` bytes is cut, with its length behind it. Messages quote
+// input by it.
 std::string excerpt(std::string_view text, std::size_t max = 100);
 
 }  // namespace sotto

@@ -28,8 +28,8 @@ class SecretRandom {
   // True if the key is from the operating system, false if from a seed.
   bool secure() const { return secure_; }
 
-  // The number of forks between the first call (or generator) and this process. Words drawn before
-  // the last fork are known to another process, too.
+  // The number of forks between the first call (or generator) and this process. Another process
+  // knows the words that were drawn before the last fork.
   static std::uint64_t forks();
 
   // A uniform 64-bit word. Throws std::invalid_argument if the generator is used up (2^62 blocks),
@@ -42,9 +42,7 @@ class SecretRandom {
   // Fills `out` from fresh blocks, in parallel; the rest of the last block is discarded. The bytes
   // do not depend on the number of threads.
   void fill(std::span<std::uint8_t> out);
-  // The same in words of 32 bits.
   void fill(std::span<std::uint32_t> out);
-  // The same in words of 64 bits.
   void fill(std::span<std::uint64_t> out);
 
   // Reserves the next `blocks` blocks of the keystream for the caller, as for a device that expands

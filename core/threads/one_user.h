@@ -10,8 +10,8 @@ class OneUser {
  public:
   enum class Access { reads, changes };
   // Marks a call of the object, by its name ("Engine::step"), while it lives. Throws
-  // std::invalid_argument if another thread is inside a call, or if this thread is and the new call
-  // changes the object.
+  // std::invalid_argument if another thread is inside a call, or if this thread is inside one and
+  // the new call changes the object.
   class Call {
    public:
     Call(OneUser& object, const char* name, Access access);

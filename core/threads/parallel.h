@@ -24,7 +24,7 @@ inline constexpr int max_threads = 1 << 10;
 void set_thread_count(int count);
 
 // While one lives, OpenMP libraries run single-threaded on the thread that made it, as in
-// parallel_for's body. oneDNN asks for the number of threads when a primitive is made and when it
+// parallel_for's body. oneDNN reads the number of threads when a primitive is made and when it
 // runs.
 class OneThread {
  public:

@@ -36,8 +36,8 @@ void simd_dispatch(const F& f) {
   }
 }
 
-// Calls f() in AVX-512 if has_avx512(), else as simd_dispatch(). For loops that compute much per
-// element; memory-bound loops gain nothing by it.
+// Calls f() in AVX-512 if has_avx512(), else as simd_dispatch(). Use it for loops that compute much
+// per element; memory-bound loops do not gain.
 template <class F>
 void simd_dispatch_avx512(const F& f) {
   if (has_avx512()) {
