@@ -58,8 +58,8 @@ struct CostModel {
 struct AttentionMask {
   double scale = 1;
   double total = 1;
-  // Row r belongs to query t = first_query + r, which sees the first always_visible keys and,
-  // counted from behind these, the keys s <= t.
+  // Row r belongs to query t = first_query + r. It attends to the first always_visible keys, and to
+  // the key s after them if s <= t.
   bool causal = false;
   std::int64_t first_query = 0;
   std::int64_t always_visible = 0;
@@ -137,8 +137,8 @@ class Backend {
   // the weights w: dx = scale w (dw - sum_s w dw / total). If w and dx have 16 bits and dw is f32,
   // the sum of w replaces `total`. dx may be w or dw.
   virtual void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) = 0;
-  // Fused attention (attention_args.h): computes y and stats from q, k and v. Returns false, and
-  // does nothing, if the backend cannot; the caller then uses products and masked_softmax.
+  // Fused attention (attention_args.h): computes y and stats from q, k and v. Returns false without
+  // any effect if the backend cannot; the caller then uses products and masked_softmax.
   virtual bool attention(const FusedAttention& /*attention*/) { return false; }
   // Computes the gradients of q, k and v from dy and from the inputs and outputs of attention().
   virtual bool attention_grad(const FusedAttention& /*attention*/,

@@ -25,7 +25,7 @@ struct KernelTotal {
   double bytes = 0;
 };
 
-// Only one may live at a time, and not while other threads compute. Throws std::invalid_argument
+// Only one may exist at a time, and not while other threads compute. Throws std::invalid_argument
 // for a second one.
 //   KernelProfile profile;
 //   step();

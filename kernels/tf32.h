@@ -14,9 +14,9 @@ void use_tf32(bool wanted);
 // is neither 0 nor 1.
 bool tf32_used();
 
-// While one lives on a thread, products that the thread asks for use unrounded f32 factors,
-// whatever the setting. Per-sample gradients of weights need it: the norms that clip them are of
-// unrounded factors, and a clipped gradient must not exceed its norm.
+// While one lives on a thread, products of this thread use unrounded f32 factors, whatever the
+// setting. Per-sample gradients of weights need it: the norms that clip them are of unrounded
+// factors, and a clipped gradient must not exceed its norm.
 class NoTf32Scope {
  public:
   NoTf32Scope();
@@ -24,7 +24,7 @@ class NoTf32Scope {
   NoTf32Scope(const NoTf32Scope&) = delete;
   NoTf32Scope& operator=(const NoTf32Scope&) = delete;
 
-  // True if a scope lives on this thread.
+  // True inside a scope on this thread.
   static bool wanted();
 };
 

@@ -205,7 +205,7 @@ template <class T>
 struct BlockGrads {
   const NormStats* stats;
   const T *x, *dy;
-  T* dx;                // nullptr if not wanted
+  T* dx;                // or nullptr
   double *dy_z, *dy_1;  // for each channel: of dy z, and of dy
 };
 
@@ -254,7 +254,7 @@ void places_grad(const NormRule& rule, const Task& task, const BlockGrads<T>& bl
   if (block.dx) write_slopes(rule, task, block, numbers);
 }
 
-// The same for a block of one place, whose elements are its channels' sums.
+// Adds the sums of a block with one pixel: its elements themselves.
 template <class T>
 void row_grad(const NormRule& rule, const Task& task, const BlockGrads<T>& block,
               PerChannel<acc_t<T>>& numbers) {

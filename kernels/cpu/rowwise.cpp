@@ -29,7 +29,7 @@ void for_rows_apart(const View& x, std::int64_t pitch, F&& f, T*... arrays) {
                  });
                });
 }
-// The same for row-major arrays.
+// For row-major arrays.
 template <class F, class... T>
 void for_rows_of(const View& x, F&& f, T*... arrays) {
   for_rows_apart(x, x.size[x.rank - 1], f, arrays...);

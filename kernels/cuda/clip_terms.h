@@ -1,4 +1,4 @@
-// What clipping computes from norms, and work on several arrays at once.
+// Clipping on a GPU: term bounds from norms, and work on several arrays at once.
 #pragma once
 
 #include <vector>
@@ -115,7 +115,7 @@ struct RowArray {
   std::int64_t width;
   double spacing;
   Dtype dtype;
-  bool packed = false;  // rows and sums can be taken in packs of columns
+  bool packed = false;  // rows and sums are read in packs of columns
 };
 
 // The squared norm of one row, as DotRows sums it in one part.

@@ -41,7 +41,7 @@ cudaDataType_t type_of(Dtype dtype) {
   }
 }
 
-// A view as cuBLASLt sees it. The library is column-major: a row-major matrix is passed as its
+// A view in cuBLASLt's terms. The library is column-major: a row-major matrix is passed as its
 // transpose.
 struct Stored {
   std::int64_t rows, cols;  // in the library's column-major terms
@@ -202,7 +202,7 @@ class Matmul {
   Layout a_, b_, c_;
 };
 
-// Always row-major, as the contract of Backend::gemm says.
+// Row-major, by the contract of Backend::gemm.
 Stored stored_result(const View& c) {
   const LastAxes m(c);
   return {m.cols,

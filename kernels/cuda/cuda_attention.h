@@ -21,7 +21,7 @@ inline AttentionProblem samples_of(AttentionProblem p, std::int64_t first, std::
 }
 
 // Runs the library on chunks of samples. Its backward needs a workspace of two bytes per score,
-// with the numbers of queries and keys rounded up. Returns false, and does nothing, if it has no
+// with the numbers of queries and keys rounded up. Returns false without any effect if it has no
 // plan.
 template <class Exec>
 bool attention_by_library(const Exec& exec, const AttentionProblem& problem) {
@@ -37,7 +37,7 @@ bool attention_by_library(const Exec& exec, const AttentionProblem& problem) {
   const auto part = [&](std::int64_t first) {
     return samples_of(problem, first, std::min(step, f.samples() - first));
   };
-  // The last chunk is smaller than the others; those of fewer samples may not be aligned.
+  // The last chunk has fewer samples, and so may not be aligned.
   for (std::int64_t first = 0; first < f.samples(); first += step) {
     if (!exec.attention_plan(part(first))) return false;
   }

@@ -66,8 +66,8 @@ struct Multiply {
   HD void operator()(std::int64_t i) const { y[i] *= x[i]; }
 };
 
-// The number of earlier calls for this counter. What callers wrote before their calls can be read
-// after a later one.
+// The number of earlier calls for this counter. Writes made before a call are visible after every
+// later call.
 HD inline std::int32_t arrive(std::int32_t* counter) {
 #ifdef __CUDA_ARCH__
   __threadfence();

@@ -61,7 +61,7 @@ struct Gather {
   }
 };
 
-// The ids of a scatter_add, of which those outside the axis count as one id after all others.
+// The ids of a scatter_add. All ids outside the axis count as one id, after the last.
 struct ScatterIds {
   View ids;
   std::int64_t size;  // of the axis

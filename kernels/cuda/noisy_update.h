@@ -158,11 +158,11 @@ class UndecidedDraws {
   std::uint64_t left_ = 0;  // a bit for each sample from first_ on
 };
 
-// Decides the undecided samples of groups, each of them by one thread in order, since what a sample
-// leaves of the words is the next one's. All threads of a warp decide at the same time, each its
-// next undecided sample. With 8 groups a warp decides 75 times, and uses 207 words one after the
-// other, where a group has 63 undecided samples and uses 101 words (counted with 4,096 groups): of
-// 32 groups it would wait for 347.
+// Decides the undecided samples of groups. One thread takes a group's samples in order, because
+// each sample starts with the words that the one before has left. All threads of a warp decide at
+// the same time, each its next undecided sample. Counted with 4,096 groups: a group has 63
+// undecided samples and uses 101 words. A warp of 8 groups decides 75 times and uses 207 words in
+// sequence; one of 32 groups would use 347.
 struct DecideGroups {
   static constexpr std::int64_t together = 8;
   const RoundedGaussian* gaussian;

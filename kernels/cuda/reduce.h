@@ -65,7 +65,7 @@ struct FoldColumns {
     const Part part(fold.count, fold.parts, at);
     double sums[lanes];
     for (double& sum : sums) sum = Fold::start();
-    // The innermost reduced axis, from element to element of the others.
+    // Runs along the innermost reduced axis, for each index of the outer ones.
     for (std::int64_t i = part.first; i < part.last;) {
       const std::int64_t place = i / rows.size, row = i - place * rows.size, left = part.last - i,
                          end = rows.size - row < left ? rows.size : row + left;

@@ -169,7 +169,7 @@ struct RoundedProduct {
     });
   }
 
-  // The same for f32, of which each lane has 4 rows and 8 columns.
+  // The product for f32: each lane has 4 rows and 8 columns.
   template <class Block, class Tile>
   HD static void multiply_floats(const Block& block, const Stage& stage, int row, int column,
                                  Tile& tile) {

@@ -74,7 +74,7 @@ struct AddRoundedColumn {
   }
 };
 
-// True if rows of `width` elements and their sums can be taken in packs of columns.
+// True if rows of `width` elements and their sums can be read in packs of columns.
 template <class T>
 bool packed_rows_of(std::int64_t width, const void* x, const double* y) {
   return width % column_lanes<T> == 0 && aligned(x) && aligned(y);

@@ -3,10 +3,10 @@
 //
 // A unary functor gives y = f(x) and grad(x, y) = f'(x); one with constants is built from them. A
 // binary functor gives y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
-// `reads_b`, say which arguments a derivative depends on: what is not read need not be kept for it;
-// without them it is both. `low` and `high`, where present, bound the arguments that tests draw.
-// `needs_f32`: mixed precision computes it in f32 (Op::Precision). T is float or double. Functors
-// have a namespace of their own, for layers have the same names.
+// `reads_b`, name the arguments that a derivative reads, both by default; the tape frees the
+// others. `low` and `high`, where present, bound the arguments that tests draw. `needs_f32`: mixed
+// precision computes it in f32 (Op::Precision). T is float or double. Functors have a namespace of
+// their own, for layers have the same names.
 #pragma once
 
 #include "kernels/functors/activations.h"

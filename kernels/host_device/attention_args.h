@@ -6,9 +6,9 @@
 
 namespace sotto {
 
-// y = softmax(scale q k^T + bias) v; with `causal`, query t sees the keys s <= t. All views but
-// stats and bias have 16 bits, stride 1 along the last axis, and no stride of 0 along an axis of
-// more than one element. The bias is f32, row-major and finite.
+// y = softmax(scale q k^T + bias) v; with `causal`, query t attends to the keys s <= t. All views
+// but stats and bias have 16 bits, stride 1 along the last axis, and no stride of 0 along an axis
+// of more than one element. The bias is f32, row-major and finite.
 struct FusedAttention {
   View q, k, v;    // [n, h, a, d], [n, h, b, d], [n, h, b, e]
   View y, stats;   // [n, h, a, e]; [n, h, a], f32 and row-major: log sum_s exp(scores)

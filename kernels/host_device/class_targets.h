@@ -38,12 +38,12 @@ struct ClassTargets {
 };
 
 // The distance of two rows of logits [rows, classes], and of their gradients: rows may have gaps,
-// the same in both arrays.
+// of equal size in both arrays.
 inline std::int64_t logit_pitch(const View& logits) {
   return logits.size[0] > 1 ? logits.stride[0] : logits.size[1];
 }
 
-// What the forward pass leaves for the gradient, for each row.
+// Per row: the numbers that the forward pass saves for the gradient.
 template <class A>
 struct CrossEntropyStats {
   A max;      // of the logits

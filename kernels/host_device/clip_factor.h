@@ -23,8 +23,8 @@ struct ClipRule {
   double gamma = 0.01;        // of auto_s and psac
   // Smaller factors become 0, because their products must stay within the range of f32.
   static constexpr double smallest = 0x1p-100;
-  // More than what a norm, or a gradient of that norm, may lose of numbers below the range of f32,
-  // or of squares below that of f64, and what every norm is therefore taken to be at least.
+  // A lower limit of every norm. It exceeds the part of a norm, or of its gradient, that can be
+  // lost by underflow: of numbers in f32, of squares in f64.
   static constexpr double lost = 0x1p-120;
 
   // The clip factor, with factor * (n + error) <= C (1 - margin): `margin` is a relative slack for

@@ -1,6 +1,6 @@
 // Counters of dropout's random numbers. An element's counter depends on its row and its indices
-// within the row, not on sizes, so that padding a batch to a longer sample changes no draws of the
-// others. Device code can include this header.
+// within the row, not on sizes, so that padding a batch to its longest sample changes no draws.
+// Device code can include this header.
 #pragma once
 
 #include <cstdint>

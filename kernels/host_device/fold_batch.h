@@ -26,7 +26,7 @@ inline View first_item(View v) {
 }
 
 // Turns c = a b of all items into one product if they share b, and the rows of a and of c are
-// evenly spaced over the batch. Otherwise returns false and changes nothing.
+// evenly spaced over the batch. Otherwise returns false.
 inline bool fold_batch(View& a, View& b, View& c) {
   const auto follows = [](const View& v) {
     return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];

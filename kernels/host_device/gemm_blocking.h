@@ -21,9 +21,8 @@ inline constexpr std::int64_t gram_chain = 64;
 // sum has chains of at least a third as many.
 inline constexpr std::int64_t conv_chain = 1024;
 
-// A bound on the roundings that a term takes part in, where `terms` terms are added in chains of at
-// most `chain` terms and at least a third as many, and the chains' sums are added one after the
-// other.
+// A bound on the number of roundings that affect a term, if `terms` terms are added in chains of
+// chain / 3 to `chain` terms, and then the chains' sums one after the other.
 HD inline double roundings(double terms, double chain) {
   return terms <= chain ? terms : chain + std::ceil(3 * terms / chain);
 }

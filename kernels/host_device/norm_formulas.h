@@ -11,7 +11,7 @@ namespace sotto {
 // How a group's statistics are made.
 struct NormRule {
   double eps = 0;        // added to the variance
-  bool centered = true;  // false: the mean is taken for 0
+  bool centered = true;  // false: without subtracting the mean
 };
 
 // y = (x - mean) rstd weight + bias, with rstd = 1 / sqrt(variance + eps). Arrays are [n, t,
@@ -24,7 +24,7 @@ struct Normalization {
 };
 
 // The gradients of x, and of weight and bias for each sample: [n, groups channels], row-major, of
-// the accumulation type. Those without data are not wanted.
+// the accumulation type. Undefined ones are not computed.
 struct NormalizationGrads {
   View dx, dweight, dbias;
 };

@@ -1,4 +1,4 @@
-// Division by a number that stays the same, without dividing.
+// Division by a constant, as a multiplication.
 #pragma once
 
 #include <bit>

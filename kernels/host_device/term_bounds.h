@@ -1,4 +1,4 @@
-// Bounds on what rounding adds to a sample's gradient, from the norms of the terms that it sums
+// Bounds on the rounding error of a sample's gradient, from the norms of its terms
 // (docs/appendix/proofs-rounding.md), for all devices. Device code can include this header.
 #pragma once
 
@@ -19,13 +19,13 @@ struct TermSums {
 
 // How the terms of a parameter's gradient are summed.
 struct TermBounds {
-  double roundoff = 0;          // of one rounding, relative
-  double split = 0;             // relative error of a term whose factor is split into two bf16
-  double windows = 1;           // the patches that hold a pixel multiply the squared norms of a
-  double positions = 0;         // the number of terms; 0: count those that are not 0
-  double min_positions = 0;     // the error bound is that of at least so many
-  double chain = 0;             // the most terms that are added one after the other; 0: exact sums
-  double gram = 0;              // what Gram products may lose of the square of the terms' norms
+  double roundoff = 0;       // of one rounding, relative
+  double split = 0;          // relative error of a term whose factor is split into two bf16
+  double windows = 1;        // the patches that hold a pixel multiply the squared norms of a
+  double positions = 0;      // the number of terms; 0: count those that are not 0
+  double min_positions = 0;  // the error bound is that of at least so many
+  double chain = 0;          // the most terms that are added one after the other; 0: exact sums
+  double gram = 0;  // error bound of Gram products, relative to the squared norm of the terms
   double max_cancellation = 0;  // of the norms of terms, in a sum with other samples
   // Underflow adds these multiples of the norms of the factors.
   double underflow_a = 0, underflow_b = 0;
@@ -73,7 +73,7 @@ struct BoundedTerms {
            // are terms without data
   View b;  // squared norms [n, t] f64, or [n, 1] where all terms of a sample share one row
   View error_bounds, term_norms;  // [n] f64
-  View lost = {};  // [n] f64: what Gram products may lose of squared norms is added; undefined: not
+  View lost = {};  // [n] f64, to which the errors of Gram products are added; undefined: none
 };
 
 // BoundedTerms as kernels read it.

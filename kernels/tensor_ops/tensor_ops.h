@@ -47,13 +47,14 @@ Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t si
 void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor& y);
 
 // Elementwise; `op` is a functor of functors.h by its index (unary_index<functors::Tanh>). Results
-// are new tensors, or `into` where that is given: of the result's shape and type, an operand itself
-// for instance. What the functor does not read may be any tensor that broadcasts to dy's shape.
+// are new tensors, or `into` if it is defined: a tensor of the result's shape and type, which may
+// be an operand. An argument that the functor does not read may be any tensor that broadcasts to
+// dy's shape.
 Tensor unary(int op, const Tensor& x, Constants constants = {}, const Tensor& into = {});
 // The gradient of unary(): dy times the derivative at x, where y = unary(op, x).
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
                   const Tensor& into = {});
-// The same for two operands, which broadcast.
+// The binary functor number `op` of operands that broadcast.
 Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into = {});
 // The gradient for operand `which`, 0 or 1, before it is summed to that operand's shape.
 Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
@@ -74,7 +75,7 @@ Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // Like sum(), with an f32 result for values in f16 or bf16.
 Tensor sum_f32(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // One id per element along `axis` (Backend::take_along, put_along_add). put_along returns a tensor
-// of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
+// of `shape`, zero where no id points. Both throw for ids outside the axis.
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
 // A tensor of zeros in which x is put.
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);

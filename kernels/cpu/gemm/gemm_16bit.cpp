@@ -50,7 +50,8 @@ struct Tiles {
     const Matrix c = matrix(p.c, 0);
     down = (c.rows + tile_rows - 1) / tile_rows;
     across = (c.cols + tile_columns - 1) / tile_columns;
-    // All rows of a batch's item belong to one sample and are never joined with others.
+    // All rows of one item of a batch belong to one sample; a tile never joins the rows of two
+    // items.
     height = folded.c.rank == 3 ? std::min(tile_rows, c.rows) : tile_rows;
   }
   Product folded;

@@ -25,8 +25,8 @@ struct Strided {
   }
 };
 
-// Vectors of `Bytes` bytes, and the tile sizes that fill their registers: 32 registers of the
-// widest vectors, 16 of the others.
+// Vectors of `Bytes` bytes, and the tile sizes that fill their registers: 32 registers for AVX-512,
+// else 16.
 template <class Element, int Bytes>
 struct Registers {
   using T = Element;

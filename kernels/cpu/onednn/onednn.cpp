@@ -1,5 +1,5 @@
-// Forward and data passes of convolutions by oneDNN; the portable engine computes what oneDNN has
-// no fast primitive for.
+// Forward and data passes of convolutions by oneDNN; where oneDNN has no fast primitive, the
+// portable engine computes.
 #include <algorithm>
 #include <cstring>
 #include <memory>

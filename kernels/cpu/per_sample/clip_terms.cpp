@@ -1,4 +1,5 @@
-// What clipping computes from the norms of terms, and checks and zeros of several arrays at once.
+// Clipping on the CPU: term bounds from norms, and the check and the zeroing of several arrays at
+// once.
 #include "kernels/host_device/clip_sample.h"
 #include "kernels/host_device/term_bounds.h"
 

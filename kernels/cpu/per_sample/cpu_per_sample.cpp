@@ -78,8 +78,8 @@ class Grams {
     }
   }
 
-  // to = x y^T, in chains of at most gram_chain terms: a Gram sum squares the factors, and with
-  // them what rounding takes.
+  // to = x y^T, in chains of at most gram_chain terms: a Gram sum squares the factors and so their
+  // rounding errors.
   static void add_chains(const Matrix& x, const Matrix& y, const Matrix& to) {
     for (std::int64_t at = 0; at == 0 || at < x.cols; at += gram_chain) {
       const std::int64_t count = std::min(gram_chain, x.cols - at);

@@ -179,7 +179,7 @@ class AttentionGraph {
     pointwise({CUDNN_POINTWISE_ADD}, {&scores, &bias}, biased);
     return biased;
   }
-  // Applies the causal mask: query t sees the keys s <= t.
+  // Applies the causal mask: query t attends to the keys s <= t.
   Descriptor masked(Descriptor scores) {
     if (!p_.causal) return scores;
     const Descriptor query = between(CUDNN_DATA_INT32), key = between(CUDNN_DATA_INT32),

@@ -29,7 +29,8 @@ class PlanTarget {
   std::optional<Descriptor> description_;
 };
 
-// Does nothing for a graph that is no more than unsupported, or if it has told something before.
+// Prints to stderr, at the first call only, that the library rejects a graph as wrong. Ignores
+// graphs that are merely unsupported.
 void tell_once(const Call& call, const Unsupported& unsupported);
 
 // The numerical notes of an engine.
@@ -44,8 +45,7 @@ std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
                                    const std::function<bool(const EngineNotes&)>& allowed,
                                    std::size_t max, std::int64_t max_workspace);
 
-// find(), or nullptr if that throws Unsupported. That the library calls a graph of ours wrong is
-// told on stderr, the first time.
+// Returns find(), or nullptr if that throws Unsupported, which tell_once() reports.
 template <class Find>
 auto plan_or_none(const Call& call, const Find& find) -> decltype(find()) {
   try {

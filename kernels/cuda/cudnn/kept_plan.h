@@ -1,5 +1,5 @@
-// The plans that the convolution library has found, kept by problem. It includes nothing of the
-// library.
+// The plans that the convolution library has found, kept by problem. It does not include the
+// library's headers.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ const Plan* kept_plan(const PlanKey& key, const Find& find) {
   return found->second.get();
 }
 
-// The plan find(trials) for key_of(trials), kept, with trials if these are wanted. Captured work
-// cannot be timed: its plan is the one that trials have found before, or else one without trials.
-// The caller must hold cudnn_mutex().
+// Returns the cached plan for key_of(trials), else find(trials), with trials if they are requested.
+// Captured work cannot be timed: its plan is the one that earlier trials found, else one without
+// trials. The caller must hold cudnn_mutex().
 template <class Plan, class KeyOf, class Find>
 const Plan* tried_plan(bool wanted, bool captured, const KeyOf& key_of, const Find& find) {
   const bool trials = wanted && (!captured || kept_plans<Plan>().contains(key_of(true)));

@@ -56,7 +56,8 @@ inline void cuda_check(const Call& call, const char* function, cudaError_t statu
   if (status != cudaSuccess) [[unlikely]]
     device_failed(call, function, cudaGetErrorString(status));
 }
-// The same for f(), a status, and once more where CUDA found no memory (room.h).
+// Checks the status that f() returns; if CUDA found no memory, frees some (room.h) and calls f()
+// again.
 template <class F>
 void cuda_check_with_room(const Call& call, const char* function, const F& f) {
   const auto clear = [&f] {
@@ -87,7 +88,7 @@ class DeviceState {
   std::unique_ptr<CapturedLaunches> end_capture();
   // Makes this GPU the calling thread's current device.
   void use() const;
-  // The same without an exception.
+  // Makes the GPU current, and returns the status.
   cudaError_t select() const noexcept { return cudaSetDevice(ordinal_); }
   cublasLtContext* cublas();
   LibraryWorkspace& workspace() { return workspace_; }

@@ -77,7 +77,7 @@ class CudaExec {
   void for_each_tile(std::int64_t count, const F& f) const {
     launch([&] { run_tile<<<static_cast<unsigned>(count), F::threads, 0, state_.stream()>>>(f); });
   }
-  // What was compiled for older GPUs has no instructions for them.
+  // Code compiled for older GPUs has no instructions for them.
   bool has_matrix_units() const {
     if (oldest_code() < 80) return false;
     int device = 0, major = 0;

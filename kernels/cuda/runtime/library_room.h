@@ -16,8 +16,8 @@ inline bool short_of_memory() {
   return cudaMemGetInfo(&left, &all) == cudaSuccess && left < enough;
 }
 
-// with_room() for a library, which has a CUDA runtime of its own, and says that a launch or a
-// search failed, not why: failed(status) tells such statuses.
+// with_room() for a library with a CUDA runtime of its own. Its status says that a launch or a
+// search failed, but not why: failed(status) is true for such a status.
 template <class Status, class Failed, class F>
 Status library_with_room(Device device, Status full, const Failed& failed, const F& f) {
   return with_room(device, full, [&] {

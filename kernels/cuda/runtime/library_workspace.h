@@ -1,5 +1,6 @@
 // The workspace of one GPU's products. A product of several launches, such as one whose sum is
-// split, leaves partial sums there for its next launch. Without CUDA: tests/fake_gpu uses it, too.
+// split, leaves partial sums there for its next launch. Includes no CUDA, because tests/fake_gpu
+// uses it.
 #pragma once
 
 #include <mutex>
@@ -11,8 +12,8 @@ namespace sotto {
 class LibraryWorkspace {
  public:
   explicit LibraryWorkspace(void* data) : data_(data) {}
-  // Returns enqueue(workspace), which asks for all launches of one product: those of other threads'
-  // products come before or after them.
+  // Returns enqueue(workspace), which enqueues all launches of one product. Launches of other
+  // threads' products come before or after these, never between.
   template <class F>
   auto use(const F& enqueue) {
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Memory for what CUDA and its libraries take besides tensors, such as the code of a kernel, which
-// its first launch loads. Without CUDA: tests/fake_gpu uses it, too.
+// Memory that CUDA and its libraries need besides tensors, for example for a kernel's code, which
+// its first launch loads. Includes no CUDA, because tests/fake_gpu uses it.
 #pragma once
 
 #include "core/device.h"
