@@ -14,8 +14,8 @@ void label_input(const Tensor& value);
 // Labels a parameter with the module that uses it first.
 void label_parameter(const Tensor& value);
 
-// Calls `on_use` for every parameter that a tape on this thread uses, while it lives. The innermost
-// watch is the only one that is called.
+// Calls `on_use` for every parameter that a tape on this thread uses, while it lives. Only the
+// innermost watch is called.
 class UseWatch {
  public:
   using OnUse = std::function<void(const Parameter& parameter)>;

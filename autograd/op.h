@@ -5,7 +5,7 @@
 
 namespace sotto {
 
-// What the tape must know of an operation to record it.
+// The properties of an operation that the tape needs to record it.
 struct OpProperties {
   // The tensors that the op reads besides its inputs. per_sample: some have a row for each sample,
   // as targets and lengths do; a private tape then refuses a result that all samples share. shared:

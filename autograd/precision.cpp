@@ -123,7 +123,7 @@ CastsTogether::~CastsTogether() {
   if (!known_.empty()) converted_ = std::move(wanted_);
 }
 
-// Values that the tape has converted already stay as they are, and are wanted.
+// Values that the tape has converted already are not converted again, but count as used.
 void CastsTogether::convert_ahead(const std::unordered_set<const Parameter*>& all) {
   std::unordered_set<const Known*> on_tape;
   for (const Var& x : tape_.casts_) on_tape.insert(find(x.value()));
@@ -153,7 +153,7 @@ CastsTogether::Known* CastsTogether::find(const Tensor& value) {
   return value.dtype() == own.dtype() && (same || reshaped) ? &found->second : nullptr;
 }
 
-// Returns the value converted, or an undefined tensor; notes that the conversion was wanted.
+// Returns the value converted, or an undefined tensor; notes that the conversion was used.
 Tensor CastsTogether::take(const Tensor& value) {
   Known* const known = find(value);
   if (known == nullptr) return {};

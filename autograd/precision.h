@@ -35,15 +35,15 @@ Var to_f32(const Var& x);
 // Throws std::invalid_argument, naming `what`, for a type other than f32, f16 and bf16.
 void check_precision(const char* what, Dtype precision);
 
-// While it lives, during a call of a model on a GPU: one launch converts the parameters that the
-// model's call before converted to the tape's 16-bit precision, and value_in() takes them from
-// here. Trainable parameters only; none of them may change meanwhile.
+// While it lives, during a call of a model on a GPU, one launch converts all trainable parameters
+// that the model's previous call converted to the tape's 16-bit precision; value_in() returns these
+// copies. No such parameter may change meanwhile.
 class CastsTogether {
  public:
   // In the order in which a call converted them.
   using Parameters = std::vector<const Parameter*>;
-  // `all` are the model's. `converted` are those that its call before converted on its own tape;
-  // the destructor writes this call's.
+  // `all` are the model's parameters. `converted` lists those that its previous call converted; the
+  // destructor replaces it by this call's.
   CastsTogether(Tape& tape, Device device, const std::unordered_set<const Parameter*>& all,
                 Parameters& converted);
   CastsTogether(const CastsTogether&) = delete;

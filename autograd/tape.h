@@ -52,8 +52,7 @@ class Tape {
   // sample. split_views() separates the views.
   Var input_views(const Tensor& value, std::int64_t views, int axis = 0, bool wants_grad = false);
   // Returns a value that is equal for all samples and not trained. On a tape without private_data,
-  // `samples` may be SampleAxis::mixed(), and grad() gives the gradient summed over the samples if
-  // it is wanted.
+  // `samples` may be SampleAxis::mixed(), and grad() gives the gradient summed over the samples.
   Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(),
                bool wants_grad = false);
   // Returns the value of a parameter. All uses of a parameter share one leaf of the tape.
@@ -95,7 +94,7 @@ class Tape {
   // a private tape, the loss is not one number per sample, [n], or the sink does not bound
   // influence, and if, on a tape with a precision, the loss is not f32 or f64.
   void backward(const Var& loss, GradSink& sink, double seed = 1, Keep keep = Keep::nothing);
-  // Empties the tape, as backward does with Keep::nothing.
+  // Empties the tape, as a backward() that keeps no graph does.
   void clear();
   // After backward, the gradient of an input made with wants_grad; zeros if none reached it.
   Tensor grad(const Var& input) const;

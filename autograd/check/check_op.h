@@ -12,8 +12,8 @@
 
 namespace sotto::testing {
 
-// An argument in f64 (or i64), batched along an axis or shared. The function gets a shared argument
-// as a parameter if it wants a gradient, otherwise as a constant.
+// An argument in f64 (or i64), batched along an axis or shared. A shared argument becomes a
+// parameter if it needs a gradient, else a constant.
 struct OpInput {
   Tensor value = {};                          // f64 or i64
   SampleAxis samples = SampleAxis::shared();  // batched along an axis, or shared

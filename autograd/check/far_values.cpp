@@ -151,7 +151,7 @@ double pick(PublicRandom& random, const std::vector<double>& from) {
   return from[static_cast<std::size_t>(random.below(std::ssize(from)))];
 }
 
-// Half of the values are +-90; the others have sizes from 2 to 90, log-uniform and exact in f32.
+// Half of the values are +-90, and half have sizes from 2 to 90, log-uniform and exact in f32.
 // Beyond 88 an exponential exceeds the range of f32.
 double far_value(PublicRandom& random) {
   constexpr double min = 2, max = 90, eighths = 8;

@@ -29,7 +29,7 @@ struct OpRun {
   Tensor losses;  // [n]
   // By input and then by parameter; empty for inputs that are not parameters.
   std::vector<std::vector<PerSampleGrad>> uses;
-  // By input; undefined unless the input is batched and wants a gradient.
+  // By input; undefined unless the input is batched and needs a gradient.
   std::vector<Tensor> grads;
 };
 

@@ -33,7 +33,7 @@ const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
 const Op where_op("where", {.captures = Op::Captures::shared, .batchable = true});
 const Op dropout_op("dropout", {.captures = Op::Captures::shared});
 
-// The memory of an operand that no one else references, for the result; else undefined.
+// The operand's tensor, to be reused for the result, if this is its only reference; else undefined.
 Tensor reusable(const Var& x) {
   return x.value().sole() && x.value().is_dense() ? x.value() : Tensor();
 }

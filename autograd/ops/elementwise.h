@@ -7,8 +7,8 @@
 namespace sotto {
 
 // Applies functor number `op` of UnaryFunctors or BinaryFunctors; binary operands broadcast. The
-// result is stored in the memory of an operand that is a temporary (or moved) and that nothing else
-// references, backward included: relu(a + b) needs one tensor instead of two.
+// result is stored in the memory of an operand that is a temporary (or moved) and has no other
+// reference, not even for backward: relu(a + b) needs one tensor instead of two.
 Var unary(int op, Var x, Constants constants = {});
 Var binary(int op, Var a, Var b);  // two operands, which broadcast
 
@@ -89,7 +89,7 @@ Var operator-(Var a, Var b);  // sub(a, b)
 Var operator*(Var a, Var b);  // mul(a, b)
 Var operator/(Var a, Var b);  // div(a, b)
 
-// With numbers, which are the same for all samples: 2 * x + 1. x / c is x times 1 / c.
+// With numbers, as in 2 * x + 1. x / c is x times 1 / c.
 Var operator-(Var x);
 Var operator+(Var x, double c);  // x + c
 Var operator+(double c, Var x);  // c + x
@@ -109,9 +109,9 @@ Var where(const Var& condition, const Var& a, const Var& b);
 // x as a constant, which passes no gradient on.
 Var detach(const Var& x);
 
-// Sets each element to zero with probability `rate` and divides the others by 1 - rate, while the
-// tape is training (Srivastava et al. 2014). The mask is a function of the tape's key and of the
-// row in the logical batch. Throws unless 0 <= rate < 1.
+// While the tape is training: sets each element to zero with probability `rate`, else divides it by
+// 1 - rate (Srivastava et al. 2014). The mask is a function of the tape's key and of the row in the
+// logical batch. Throws unless 0 <= rate < 1.
 Var dropout(const Var& x, double rate);
 
 }  // namespace sotto

@@ -70,7 +70,7 @@ struct Layout {
 
 View view_or_none(const Tensor& x) { return x.defined() ? x.view() : View{}; }
 
-// Backward, given what it reads.
+// The backward pass, with the tensors that it reads.
 struct NormalizeGradient {
   Layout layout;
   NormRule rule;
@@ -108,7 +108,7 @@ struct NormalizeGradient {
   }
 
  private:
-  // For the gradients of weight and bias that are wanted; zeros if there is nothing to add up.
+  // One tensor for each gradient of weight and bias that is requested; zeros for an empty input.
   std::vector<Tensor> affine_rows(std::int64_t n, const Adjoint& adjoint) const {
     std::vector<Tensor> rows(2);
     for (std::size_t i = 0; i < affine_shapes.size(); ++i) {
@@ -121,7 +121,8 @@ struct NormalizeGradient {
     }
     return rows;
   }
-  // Lets go of the rows: those of one sample are their own sum if nothing else holds them.
+  // Delivers the rows and releases them: for one sample, the row itself becomes the sum if this is
+  // its only reference.
   void deliver(int input, Tensor& rows, Adjoint& adjoint) const {
     if (samples.is_shared())
       return adjoint.input(input, adjoint.batch_dims() > 0 ? rows : rows.squeeze(0));
@@ -242,8 +243,8 @@ Var normalize(const Var& x, int features, double eps, bool centered, const Scale
 
 namespace {
 
-// True if the channels of x [n, c, ...] lie inside of its places, in order. A sample alone, which
-// may have no gaps, has the same answer as beside others, and so its sums the same order.
+// True if x [n, c, ...] is stored channels-last. The answer for one sample, whose array may have no
+// gaps, is that for its batch; so its sums have the same order.
 bool channels_inside(const Tensor& x) {
   std::vector<std::int64_t> strides;
   for (int axis = 2; axis < x.rank(); ++axis) {

@@ -1,8 +1,7 @@
-// Wide results in 16 bits on a GPU, such as the logits of a vocabulary of 50,257: libraries
-// multiply fast only where rows begin at multiples of 16 bytes. linear() then computes further
-// columns, which are zero in its weight and in its gradient and count for nothing, and its result
-// is a view of the first ones. Only linear() and cross_entropy() know of them: to all others the
-// result is a value whose rows have gaps.
+// 16-bit products on GPUs are fast only if rows start at multiples of 16 bytes; the logits of a
+// vocabulary of 50,257 do not. linear() pads its output with zero columns and returns a view of the
+// real ones. Only linear() and cross_entropy() use the padding; every other operation gets a value
+// whose rows have gaps.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 
 namespace sotto {
 
-// The number of columns that linear() computes for a result of `columns`: `columns` itself where
-// nothing is gained, which this function alone decides.
+// The number of columns that linear() computes for a result of `columns`: `columns` itself if
+// padding gains nothing.
 std::int64_t padded_columns(std::int64_t columns, Dtype dtype, Device device);
 
 }  // namespace sotto

@@ -19,8 +19,8 @@ Var expand(const Var& x, const Shape& shape);
 // Elements start, start + step, ... below stop.
 Var slice(const Var& x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1);
 Var select(const Var& x, int axis, std::int64_t index);  // drops the axis
-// Joins values along an axis. Shared values repeat for each sample if others are batched, and need
-// size 1 along the sample axis.
+// Joins values along an axis. If a value is batched, each shared value is repeated for every
+// sample, and needs size 1 along the sample axis.
 Var concat(const std::vector<Var>& parts, int axis);
 Var stack(const std::vector<Var>& parts, int axis);  // along a new axis
 // Joins several views of the samples (augmentations, or the two sides of a contrastive loss) along

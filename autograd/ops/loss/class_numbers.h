@@ -5,7 +5,8 @@
 
 namespace sotto {
 
-// Labels in i32 or u8 as i64, the type that losses compute with; others unchanged.
+// Converts labels in i32 or u8 to i64, the type of the losses' kernels; returns any other tensor
+// unchanged.
 inline Tensor as_labels(const Tensor& numbers) {
   const bool narrow = numbers.dtype() == Dtype::i32 || numbers.dtype() == Dtype::u8;
   return narrow ? to_dtype(numbers, Dtype::i64) : numbers;

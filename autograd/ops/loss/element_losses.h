@@ -54,7 +54,7 @@ Var soft_cross_entropy(const Var& logits, const Var& probabilities,
 // ignored targets. Within::mean divides by the sum of w[t] in the sample. Throws on a
 // private tape for a shared x (Tape::check_plain_rows).
 struct NllOptions {
-  std::optional<std::int64_t> ignore_index = {};  // targets with it count for nothing
+  std::optional<std::int64_t> ignore_index = {};  // targets to leave out
   Tensor class_weights = {};                      // [C]; undefined for none
 };
 // The losses [n], or one for each position with Within::none.

@@ -53,7 +53,7 @@ struct AxisToEnd {
   Shape order, back;
 };
 
-// Logits [.., classes] as a matrix, whose rows may have gaps as those of linear() do.
+// Logits [.., classes] as a matrix, whose rows may have gaps between them (padded_columns.h).
 Tensor matrix_of(const Tensor& logits, std::int64_t rows, std::int64_t classes) {
   const std::int64_t pitch = padded_columns(classes, logits.dtype(), logits.device());
   const std::optional<Tensor> matrix = logits.view_as({rows, classes});
@@ -69,7 +69,7 @@ Tensor rows_like(const Tensor& x) {
   return y;
 }
 
-// The operands of the primitive, which keep what it reads.
+// The operands of the primitive, with the tensors that own their memory.
 struct RowTargets {
   Tensor ids, weights;
   double smoothing;

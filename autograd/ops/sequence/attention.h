@@ -10,7 +10,8 @@
 namespace sotto {
 
 struct AttentionOptions {
-  // Query t sees the keys s <= t, counted from behind those that are always visible.
+  // Query t attends to key s only if s <= t; s counts from the first key that is not always
+  // visible.
   bool causal = false;
   // The number of first keys that all queries see. (They come first, so that the length and padding
   // of the other keys does not change the rounding of sums with them.)
@@ -26,9 +27,9 @@ struct AttentionOptions {
 // [.., a, e]. Leading axes broadcast; the sample axis is one of them. Masks broadcast to [.., a,
 // b]: a boolean or integer mask hides keys where it is not 0 (PyTorch's
 // scaled_dot_product_attention hides where a boolean is false), a floating-point one is added to
-// the scores. Scores are computed block by block, and recomputed in backward. A mask that wants a
-// gradient, or a fifth mask, selects the composition of matmul and softmax, which stores the
-// weights. Throws std::invalid_argument for shapes that do not fit.
+// the scores. Scores are computed block by block, and recomputed in backward. With a mask that
+// needs a gradient, or with more than four masks, attention is composed of matmul and softmax, and
+// stores the weights. Throws std::invalid_argument for shapes that do not fit.
 Var attention(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks = {},
               const AttentionOptions& options = {});
 

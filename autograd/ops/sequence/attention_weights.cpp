@@ -26,7 +26,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_
   return Tensor::from(mask, {queries, keys});
 }
 
-// 1 for queries that see a key, else 0: without it, a query that sees none would divide 0 by 0.
+// 1 for queries with a visible key, else 0: a query without one would divide 0 by 0.
 Tensor any_seen(const Tensor& scores) {
   const int last = scores.rank() - 1;
   if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());

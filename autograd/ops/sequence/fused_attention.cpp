@@ -93,7 +93,7 @@ Tensor bias_of(const std::vector<Tensor>& masks, const Tensor& q, std::int64_t k
   return contiguous(bias.expand(all));
 }
 
-// x [n, h, a, e] where the query sees a key, else 0.
+// x [n, h, a, e] for queries with a visible key, else 0.
 Tensor where_seen(const FusedResult& r, const Tensor& x) {
   if (!r.bias.defined()) return x;
   const Tensor least = full({}, hidden_bias / 2, Dtype::f32, x.device());

@@ -18,10 +18,11 @@ struct FusedResult {
 };
 
 // y [.., a, e] = softmax(scale q k^T) v for q [.., a, d], k [.., b, d] and v [.., b, e] with equal
-// leading axes; with `causal`, query t sees the keys s <= t. The masks, i64 and of sizes that
-// broadcast to [.., a, b], hide keys where they are not 0; y is 0 for a query that sees no key.
-// (They add a number to scores: a score that is not finite makes its query's y NaN, hidden or not.)
-// Returns nullopt unless the operands are on one device that has a kernel for their type and sizes.
+// leading axes; with `causal`, query t attends to the keys s <= t. The masks, i64 and of sizes that
+// broadcast to [.., a, b], hide keys where they are not 0; y is 0 for a query without a visible
+// key. (A mask adds a number to the scores: a score that is not finite makes its query's y NaN,
+// even if its key is hidden.) Returns nullopt unless the operands are on one device that has a
+// kernel for their type and sizes.
 std::optional<FusedResult> fused_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                            const std::vector<Tensor>& masks, double scale,
                                            bool causal);

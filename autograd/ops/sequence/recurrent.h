@@ -29,7 +29,7 @@ struct RecurrentWeights {
   std::optional<Var> hr = {};       // [out, hidden]
 };
 
-// Which steps of a sequence are taken, and from which end.
+// The direction, and the number of valid steps of each sequence.
 struct SequenceOptions {
   // Processes the steps from the last valid one to the first.
   bool reverse = false;
