@@ -5,9 +5,9 @@
 
 namespace sotto::nn {
 
-// A group norm that replaces a batch norm of as many channels and takes over its scale and shift,
-// so that a model that mixes samples can be trained privately. The running statistics are not
-// transferred: some training has to follow. weight and bias [c].
+// Replaces a batch norm, which mixes samples, by a group norm with its scale and shift, so that the
+// model can be trained privately. The running statistics are dropped, so train some more. weight
+// and bias [c].
 GroupNorm group_norm_for_batch_norm(const Tensor& weight, const Tensor& bias, std::int64_t groups);
 
 }  // namespace sotto::nn

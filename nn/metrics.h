@@ -1,10 +1,10 @@
-// Metrics of predictions on public test data. A metric of private data is not private; what may be
-// known of private data is released by the engine (dp/engine/engine.h).
+// Metrics of predictions on public test data. A metric of private data is not private: release
+// statistics of it by the engine (dp/engine/engine.h).
 //
 // Outputs are those of a model, one row of scores over the classes for each target: floating-point
 // [n, ..., classes], for i64 targets [n, ...]. Sums are in double. Each function throws
-// std::invalid_argument, with the shapes or the value, for other shapes and types, without targets,
-// for a target that is no class, and for an output that is NaN or positive infinity.
+// std::invalid_argument, with the shapes or the value, for shapes and types that do not fit, for no
+// targets, for a target that is not a class, and for an output that is NaN or positive infinity.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ namespace sotto::nn {
 
 class Module;
 
-// Parameters with their names; the pointers are the modules' and stay valid while these live.
+// Parameters with their names. The modules own the parameters.
 using NamedParameters = std::vector<std::pair<std::string, Parameter*>>;
 
 // Receives a module's parameters and children from Module::visit().
@@ -74,7 +74,7 @@ class Module {
   // A trainable parameter that a call used although visit() does not show it. Calls of the
   // outermost module record it.
   struct Unshown {
-    const Parameter* parameter;  // of a module that lives
+    const Parameter* parameter;  // owned by its module
     std::string owner;           // "a Linear of encoder, which visit() does not show"
   };
   // The parameters so recorded; empty if visit() is complete.

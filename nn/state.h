@@ -18,7 +18,7 @@ enum class OtherTypes {
   refused,    // for a training that must go on with the same bits
 };
 // Replaces every parameter's value by a copy on the parameter's device. Throws
-// std::invalid_argument with the parameter's name, and changes nothing, when one is missing,
+// std::invalid_argument with the parameter's name, before any change, when one is missing,
 // unexpected, of another shape, or of a type that is not converted. `source` names the origin of
 // the tensors in messages.
 void set_parameters(Module& module, const std::map<std::string, Tensor>& tensors,

@@ -51,7 +51,8 @@ std::span<const std::int64_t> AnnouncedRows::expected_after(std::span<const std:
 struct Slot {
   std::vector<std::int64_t> rows;
   std::deque<Upload> uploads;  // one for each tensor, in the order of Dataset::map
-  std::future<void> gathered;  // the last member: it ends before what it writes to
+  std::future<void>
+      gathered;  // last member: waits in its destructor before the members that it writes to go
 };
 
 void gather(const Dataset& data, Slot& slot) {
@@ -153,7 +154,8 @@ class BatchLoader::Producer {
   AnnouncedRows announced_;
   std::vector<std::int64_t> rows_;  // of next_
   std::int64_t hits_ = 0;
-  std::future<Dataset> next_;  // the last member: it ends before what it reads
+  std::future<Dataset>
+      next_;  // last member: waits in its destructor before the members that it reads go
 };
 
 Dataset BatchLoader::Producer::made(std::span<const std::int64_t> rows) const {

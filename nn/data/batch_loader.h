@@ -14,8 +14,8 @@ namespace sotto {
 // from other threads.
 using BatchSource = std::function<Dataset(std::span<const std::int64_t> rows)>;
 
-// Serves the batches of one training loop, in order, to one thread. Of data in memory nothing is
-// prefetched for the CPU: that would use the cores that compute.
+// Serves the batches of one training loop, in order, to one thread. Data in memory is not
+// prefetched for the CPU, because that would take cores from the training.
 //
 //   BatchLoader loader(data, device);
 //   loader.prefetch(rows);
@@ -31,11 +31,11 @@ class BatchLoader {
   BatchLoader& operator=(const BatchLoader&) = delete;
   ~BatchLoader();
 
-  // Announces the rows that batch() will be asked for from now on, in this order and in physical
-  // batches, and optionally the rows after them. The announcement affects speed only.
+  // Announces the rows of the next calls of batch(), in this order and in physical batches, and
+  // optionally the rows after them. It affects speed only.
   void prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
-  // Returns Dataset::batch(rows), or what the source makes of them, on the device. If the rows
-  // begin or continue those announced, the next ones are prefetched, as many as in the largest
+  // Returns Dataset::batch(rows), or the source's batch for them, on the device. If the rows begin
+  // or continue the announced ones, it then prefetches the next rows, as many as in the largest
   // physical batch so far, if there is memory. Throws the errors of Dataset::batch() and of the
   // source, and OutOfMemory.
   Dataset batch(std::span<const std::int64_t> rows);

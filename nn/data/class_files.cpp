@@ -24,15 +24,15 @@ bool is_one_of(const std::string& name, const std::array<std::string_view, n>& n
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What Windows, macOS and stores on a network leave in folders.
+// Files that Windows, macOS and network stores leave in folders.
 constexpr std::array<std::string_view, 9> left_by_systems{
     "thumbs.db", "ehthumbs.db", "desktop.ini",  "icon\r",
     "__macosx",  "@eadir",      "$recycle.bin", "system volume information",
     "lost+found"};
 constexpr std::array<std::string_view, 4> no_picture_names{"readme", "license", "licence",
                                                            "makefile"};
-// Endings of files that lie beside pictures. Others are read, whatever they are: a picture with an
-// odd name must not go missing in silence.
+// Endings of files that are usual beside pictures, and are skipped. Files with any other ending are
+// read, so that a picture with an odd name is not skipped in silence.
 constexpr std::array<std::string_view, 41> no_picture_endings{
     ".txt",  ".md",   ".rst", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".html", ".htm",  ".yaml",
     ".yml",  ".toml", ".log", ".pdf", ".zip", ".gz",   ".tar",   ".tgz", ".rar",  ".7z",   ".db",
@@ -79,7 +79,7 @@ class Files {
   std::vector<fs::path> above_;  // the folders on the way
 };
 
-// Returns what f does. An error of the file system names its path.
+// Returns f(). An error of the file system names its path.
 template <class F>
 auto named(const F& f) {
   try {

@@ -1,4 +1,4 @@
-// The files of labelled data in a folder: their place says their class.
+// The files of labelled data in a folder: a file's sub-folder is its class.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct ClassFiles {
 
 // Lists the files in the sub-folders of a folder, at any depth: the sub-folder's name is the class.
 // With `text` its own files are classes as well, each named by the file without .gz and .txt.
-// Classes are numbered as in `classes`, which the folder may have fewer of, or, where that is
-// empty, in the order of their names. Names that begin with a dot are skipped, and those of files
-// that systems and archives leave: Thumbs.db, desktop.ini, __MACOSX and the like; without `text`
-// also files whose names say that they are no pictures, such as .txt and .json. Symbolic links are
-// followed. Throws SystemFailure, with the path, for a folder that is missing or cannot be read, a
-// class without files, one that is not in `classes`, two of one name, a picture beside the classes,
-// a loop of symbolic links, and what is neither a file nor a folder.
+// Classes are numbered as in `classes` (the folder may lack some), or by the order of their names
+// if `classes` is empty. Names that begin with a dot are skipped, and files that systems and
+// archives leave, such as Thumbs.db, desktop.ini and __MACOSX; without `text` also files with
+// endings of no picture, such as .txt and .json. Symbolic links are followed. Throws SystemFailure,
+// with the path, for a folder that is missing or cannot be read, a class without files, one that is
+// not in `classes`, two of one name, a picture beside the classes, a loop of symbolic links, and an
+// entry that is neither a file nor a folder.
 ClassFiles list_class_files(const std::string& folder, const std::vector<std::string>& classes,
                             bool text);
 

@@ -23,7 +23,7 @@ constexpr std::uint64_t order_stream = 0x6f72646500000000;
 constexpr std::uint64_t split_stream = 0x73706c6974000000;
 constexpr std::uint64_t shuffle_stream = 0x7368756600000000;
 constexpr std::int64_t gather_grain = 64;
-// More could push out of memory what was read first; a row costs a further page, of 4 KiB.
+// A larger read-ahead could evict its own first pages. Each row costs one more page, of 4 KiB.
 constexpr std::size_t max_ahead = std::size_t{1} << 26, page = std::size_t{1} << 12;
 
 std::size_t sample_bytes(const Tensor& x) {

@@ -62,7 +62,7 @@ struct Dataset {
   // Applies f to each tensor, in this order: the fields by name, the targets, the inputs. The
   // result has no units.
   Dataset map(const std::function<Tensor(const Tensor&)>& f) const;
-  // A hash of all samples and their units, and of nothing else; not a cryptographic one.
+  // A hash of all samples and their units; not cryptographic.
   std::uint64_t hash(std::uint64_t seed = 0) const;
   // The units of the given samples; empty if `units` is.
   std::vector<std::int64_t> units_of(std::span<const std::int64_t> rows) const;

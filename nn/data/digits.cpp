@@ -23,10 +23,10 @@ constexpr std::uint64_t digit_stream = 0x6467000000000000;
 constexpr std::int64_t image_grain = 16;
 constexpr float pi = 3.14159265f;
 
-// The variation of handwriting. Lengths are in heights of a digit unless they are said to be in
-// pixels. The values were chosen so that, trained on 20,000 samples and tested on 10,000 others,
-// logistic regression at its best penalty reaches 91.4 % and a small convolutional network 99.5 %,
-// both near their accuracy on MNIST.
+// The variation of handwriting. Lengths are in heights of a digit unless the name has pixels. The
+// values were chosen so that, with 20,000 training and 10,000 test samples, logistic regression at
+// its best penalty reaches 91.4 % and a small convolutional network 99.5 %, both near their
+// accuracy on MNIST.
 constexpr float knot_jitter = 0.03f;
 constexpr float warp = 0.04f;
 constexpr float slant_mean = -0.12f;  // to the right

@@ -95,7 +95,7 @@ bool has_zeros(std::string_view text) {
   return text.substr(0, looked_at).find('\0') != text.npos;
 }
 
-// A bitmap's header says its size, and the size of a second header.
+// A bitmap's header holds its size, and the size of a second header.
 bool is_bmp(std::string_view text) {
   constexpr std::size_t second_header = 14, header_sizes = 124;
   return text.size() > second_header + 3 && text.starts_with("BM") &&

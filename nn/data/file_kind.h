@@ -9,11 +9,11 @@
 
 namespace sotto {
 
-// What a file looks like, and perhaps what to do with it: "a GIF picture", "text in UTF-16: ...".
-// Empty for plain text and for what is not known. A few kilobytes of the file's beginning suffice.
+// The kind of a file, and perhaps advice: "a GIF picture", "text in UTF-16: ...". Empty for plain
+// text and for unknown kinds. A few kilobytes of the file's beginning suffice.
 std::string_view file_kind(std::span<const std::uint8_t> beginning);
 
-// " (it looks like a GIF picture)", or "" for what is not known.
+// " (it looks like a GIF picture)", or "" if file_kind() is empty.
 std::string looks_like(std::span<const std::uint8_t> beginning);
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Reads a file's bytes, plain or gzip-compressed; the first two bytes tell which.
+// Reads a file's bytes, plain or gzip-compressed; recognized by the first two bytes.
 #pragma once
 
 #include <cstddef>

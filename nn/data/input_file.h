@@ -28,8 +28,8 @@ class InputFile {
   std::unique_ptr<GzipReader> reader_;
 };
 
-// What lies at a path, or file_type::not_found. Throws SystemFailure, with the path, where the
-// system cannot tell, as in a loop of links.
+// The type of the file at a path, or file_type::not_found. Throws SystemFailure, with the path, if
+// the system fails, as for a loop of links.
 std::filesystem::file_type file_type_at(const std::filesystem::path& path);
 
 // Reads to the end of the data. Memory grows with the bytes present. Throws SystemFailure, with the

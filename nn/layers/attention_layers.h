@@ -30,7 +30,7 @@ struct AttentionMasks {
   // [queries, keys], shared by all samples, or [n, heads, queries, keys]. A boolean or integer mask
   // hides the key where it is not 0; a floating-point one is added to the scores.
   std::optional<Var> attention = {};
-  // Query t sees only the keys s <= t.
+  // Query t attends only to the keys s <= t.
   bool causal = false;
 };
 
@@ -158,7 +158,7 @@ class PositionalEmbedding final : public Module {
 };
 
 // x [n, t, features] plus sines and cosines of the position, with wavelengths from 2 pi to 10000 2
-// pi; nothing is learned.
+// pi. No parameters.
 Var add_sinusoidal_positions(const Var& x);
 
 }  // namespace sotto::nn

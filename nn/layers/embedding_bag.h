@@ -22,11 +22,10 @@ struct BagOptions {
 Var embedding_bag(const Var& table, const Var& ids,
                   const std::optional<Var>& weights = std::nullopt, const BagOptions& options = {});
 // Reduces bags of different sizes: bag b holds ids[offsets[b]] up to ids[offsets[b + 1] - 1], the
-// last one those up to the end. Each bag is a sample, so ids [k] and weights [k] have no sample
-// axis; offsets [n]. All bags are padded to the longest one of the batch, whose length therefore
-// decides how fast, and in which order, the others are computed (docs/how-to/sharp-edges.md):
-// give bags of one public size where that must not show. Throws std::invalid_argument unless
-// offsets start at 0 and never decrease.
+// last bag up to the end. Each bag is a sample, so ids [k] and weights [k] have no sample axis;
+// offsets [n]. All bags are padded to the longest one of the batch, so its length affects the speed
+// and the order of sums of every bag (docs/how-to/sharp-edges.md). Use bags of one public size if
+// that must not show. Throws std::invalid_argument unless offsets start at 0 and never decrease.
 Var embedding_bag(const Var& table, const Tensor& ids, const Tensor& offsets,
                   const std::optional<Var>& weights = std::nullopt, const BagOptions& options = {});
 

@@ -34,7 +34,7 @@ class LogSoftmax final : public Module {
 // and so on. Throws std::invalid_argument for an odd number of sizes.
 class Pad final : public Module {
  public:
-  // Sizes in pairs; PadMode says with which values.
+  // Sizes in pairs; `mode` chooses the values.
   explicit Pad(const Shape& sizes, PadMode mode = PadMode::zeros);
   Var forward(const Var& x) override;
 

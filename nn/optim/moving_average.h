@@ -35,7 +35,7 @@ class MovingAverage {
   // For a training checkpoint: "average.conv1.weight" for each parameter, once there has been an
   // update, and "updates", an i64 of rank 0. The tensors are copies.
   std::map<std::string, Tensor> state() const;
-  // Throws std::invalid_argument with the entry's name, and changes nothing, when an entry is
+  // Throws std::invalid_argument with the entry's name, before any change, when an entry is
   // missing, unexpected, or of another shape or dtype.
   void load_state(const std::map<std::string, Tensor>& state);
 

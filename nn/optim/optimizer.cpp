@@ -124,7 +124,7 @@ void Optimizer::State::check_room(const Gradients& gradients) const {
     allocator(gradients[0].second.device()).check_room(state + temporaries * largest);
 }
 
-// Updates the parameters of each GPU in one launch, and the others one by one.
+// Updates the parameters of each GPU in one launch, and those of the CPU one by one.
 void Optimizer::State::update_together(const Gradients& gradients, double noise_variance) {
   std::map<int, std::vector<UpdateArray>> arrays;
   for (const auto& [parameter, grad] : gradients) {

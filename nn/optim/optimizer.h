@@ -21,8 +21,8 @@ class Schedule;
 class Shards;
 class UpdateRule;
 
-// Updates parameters from gradients. Make one with a rule, and pass it what a backward or the
-// private Engine returns:
+// Updates parameters from gradients. Make one with a rule, and pass it the gradients of a backward
+// or of the private Engine:
 //
 //   Adam optimizer(model, {.learning_rate = 1e-3});
 //   SumSink sums;
@@ -36,7 +36,7 @@ class Optimizer {
 
   // Updates, in place, the parameters that have a gradient; other parameters and their state do not
   // change. `noise_variance` is the variance of the noise on each element, for rules that correct
-  // for it. Throws std::invalid_argument, and updates nothing, for a parameter that is not the
+  // for it. Throws std::invalid_argument, before any update, for a parameter that is not the
   // optimizer's, appears twice, is frozen or has changed its dtype, and for a gradient that has
   // another shape, is not floating-point, or holds NaN or infinity.
   void step(const Gradients& gradients, double noise_variance = 0);
@@ -76,7 +76,7 @@ class Optimizer {
   // parameter of the optimizer; the tensors are copies. Divided among ranks: collective; rank 0
   // gets the whole state, the others an empty one.
   std::map<std::string, Tensor> state(const NamedParameters& names) const;
-  // Restores a state. Throws std::invalid_argument with the entry's name, and changes nothing, when
+  // Restores a state. Throws std::invalid_argument with the entry's name, before any change, when
   // an entry is missing, unexpected, or of another shape or dtype. Local: with ranks, each takes
   // its part of the whole state.
   void load_state(const std::map<std::string, Tensor>& state, const NamedParameters& names);
@@ -88,8 +88,8 @@ class Optimizer {
     // Announces the gradients that will be finished. Throws as step() does, except for values that
     // are not finite.
     Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance);
-    // Tells that elements first .. end - 1 of the parameter's row-major gradient `flat` are
-    // finished; each block once, in order. The parameter is updated block by block, or with its
+    // Call this when elements first .. end - 1 of the parameter's row-major gradient `flat` are
+    // finished, for each block once, in order. The parameter is updated block by block, or with its
     // last block if the rule needs whole parameters. Throws std::invalid_argument for a block that
     // holds NaN or infinity; blocks known to be `finite` are not searched.
     void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,

@@ -14,7 +14,7 @@
 
 namespace sotto::nn {
 
-// A rule (nn/optim/update_rules.h) whose type only RuleOptimizer knows.
+// A rule (nn/optim/update_rules.h) with its type erased; RuleOptimizer holds the type.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
@@ -25,7 +25,7 @@ class UpdateRule {
   virtual std::optional<RulePlan> plan(const Update& update) const = 0;
   // Returns a copy with another momentum. Throws as Optimizer::set_momentum() does.
   virtual std::unique_ptr<const UpdateRule> with_momentum(double momentum) const = 0;
-  // The same for weight decay.
+  // The rule with another weight decay.
   virtual std::unique_ptr<const UpdateRule> with_weight_decay(double weight_decay) const = 0;
   // The options of a rule that needs whole parameters, as text.
   virtual std::string text() const = 0;

@@ -1,5 +1,5 @@
 // Augmentation of pictures: random views that keep a picture's class. The randomness is public: a
-// function of (seed, record, view), so that a step that is repeated sees the same views.
+// function of (seed, record, view), so that a repeated step gets equal views.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,8 @@ struct Augmentation {
   // Replaces a square of this side, around a random pixel, by its channel's mean (DeVries and
   // Taylor 2017, "Cutout").
   std::int64_t cutout = 0;
-  // Mixes two views of the same picture, u x + (1 - u) x' with u from Beta(mixup, mixup), 0.01 <=
-  // mixup <= 1 (Zhang et al. 2018, within a sample). Mixing two samples would undo the bound on
-  // what one sample changes.
+  // Mixes two views of one picture, u x + (1 - u) x' with u from Beta(mixup, mixup), 0.01 <= mixup
+  // <= 1 (Zhang et al. 2018). Mixing two samples would undo the bound on one sample's influence.
   double mixup = 0;
 };
 

@@ -32,11 +32,12 @@ Dataset read_cifar(std::istream& in, const std::string& name, CifarKind kind,
 // SystemFailure, with the file's name, if one is missing, and as read_cifar.
 Dataset read_cifar10(const std::string& path, bool train,
                      std::int64_t max = std::numeric_limits<std::int64_t>::max());
-// The same for train.bin or test.bin of CIFAR-100.
+// Reads train.bin or test.bin of CIFAR-100.
 Dataset read_cifar100(const std::string& path, bool train,
                       std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
-// The same from an archive, plain or gzip-compressed. `name` is the stream's name in messages.
+// Reads the files from a tar archive, plain or gzip-compressed. `name` is the stream's name in
+// messages.
 Dataset read_cifar_archive(std::istream& in, const std::string& name, CifarKind kind, bool train,
                            std::int64_t max = std::numeric_limits<std::int64_t>::max());
 // Which of the two an archive has, by the names in it; nullopt if none. Throws SystemFailure for a

@@ -101,8 +101,8 @@ class JpegReader {
     std::longjmp(reader.jump_, 1);
   }
 
-  // c m y k of each pixel, of which 255 is no ink where Adobe's marker is (its programs write the
-  // inverse), and else all of it -> red, green, blue: each is what ink and black leave.
+  // Converts c m y k of each pixel to red, green and blue: the light that ink and black leave. With
+  // Adobe's marker, 255 means no ink (its programs write the inverse), else full ink.
   void to_colours(std::span<const std::uint8_t> inks, std::uint8_t* colours) const {
     constexpr int most = 255;
     const int flip = jpeg_.saw_Adobe_marker ? 0 : most;

@@ -10,7 +10,7 @@
 
 namespace sotto {
 
-// The form that pictures are brought to: public, and the same for each.
+// The size and the channels that all pictures are converted to; they must be public.
 struct ImageOptions {
   std::int64_t height = 32;           // pixels
   std::int64_t width = 32;            // pixels
@@ -28,7 +28,7 @@ struct ImageOptions {
 // or damaged: that end before their end marker, or have data that cannot be decoded.
 Tensor read_images(std::span<const std::string> paths, const ImageOptions& options = {});
 
-// The pictures that could be read, and why others could not.
+// The pictures that could be read, and the errors of the rest.
 struct ReadableImages {
   Tensor images = {};                        // [n, c, height, width] f32 in [0, 1]
   std::vector<std::int64_t> rows = {};       // the number of each one's path, [n]
@@ -50,16 +50,16 @@ struct ImageFolder {
 };
 
 // Reads the pictures in the sub-folders of a folder, at any depth; a sub-folder's name is the
-// class. Classes are numbered as in `classes`, or, where that is empty, in the order of their
-// names: the names and their number are taken for public. Skipped are names that begin with a dot,
-// what systems leave (Thumbs.db, desktop.ini, __MACOSX), and files with endings that no picture
-// has, such as .txt; symbolic links are followed. Throws SystemFailure as read_images; and for a
-// folder that is missing, a class that is empty or not in `classes`, a picture beside the
-// sub-folders, and links that lead back.
+// class. Classes are numbered as in `classes`, or by the order of their names if that is empty. The
+// names and the number of classes must be public. Skips names that begin with a dot, files that
+// systems leave (Thumbs.db, desktop.ini, __MACOSX), and files with endings of no picture, such as
+// .txt. Follows symbolic links. Throws SystemFailure as read_images; and for a folder that is
+// missing, a class that is empty or not in `classes`, a picture beside the sub-folders, and links
+// that lead back.
 ImageFolder read_image_folder(const std::string& folder, const ImageOptions& options = {},
                               const std::vector<std::string>& classes = {});
 
-// The pictures of a folder that memory does not hold, decoded when they are asked for:
+// The pictures of a folder that is larger than memory, decoded batch by batch:
 //
 //   const ImageFiles files = list_image_folder("pets");
 //   BatchLoader loader([&](auto rows) { return files.batch(rows); }, device);

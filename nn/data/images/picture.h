@@ -23,9 +23,8 @@ inline constexpr int max_jpeg_scans = 200;
 // Decodes a whole file, recognized by its first bytes. Palettes and CMYK become colours, 16 bits
 // become 8, and transparent pixels are blended with white. Throws SystemFailure, with the file's
 // name, for one that is neither PNG nor JPEG, ends before its end marker, has data that cannot be
-// decoded or that are out of step (warnings of the JPEG decoder that say so included, others not),
-// or has a side above max_picture_side, more than `max_pixels` pixels or more than max_jpeg_scans
-// scans.
+// decoded or that are out of step (a warning of the JPEG decoder), or has a side above
+// max_picture_side, more than `max_pixels` pixels or more than max_jpeg_scans scans.
 Picture decode_picture(std::span<const std::uint8_t> file, const std::string& name,
                        std::int64_t max_pixels);
 

@@ -1,5 +1,5 @@
-// Fixed features of pictures: a linear model on them learns with little noise what a network would
-// have to find (Tramèr and Boneh 2021, "Differentially private learning needs better features").
+// Fixed features of pictures. A linear model on them needs less noise than a network that learns
+// its features (Tramèr and Boneh 2021, "Differentially private learning needs better features").
 #pragma once
 
 #include <cstdint>

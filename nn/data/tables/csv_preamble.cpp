@@ -55,7 +55,7 @@ bool is_comment(std::string_view line, std::string_view first, char delimiter) {
   return !attached && !numbers;
 }
 
-// The delimiter that a line `sep=;` says, with or without quotes; 0 if it is another line.
+// The delimiter that a line `sep=;` sets, with or without quotes; 0 for any other line.
 char stated_delimiter(std::string_view line) {
   if (line.size() == 7 && line.starts_with('"') && line.ends_with('"')) line = line.substr(1, 5);
   constexpr std::string_view key = "sep=";

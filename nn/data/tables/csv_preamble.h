@@ -1,5 +1,5 @@
-// What stands before, between and behind the records of a CSV file: comments, Excel's delimiter,
-// the mark of the end of a file that DOS left.
+// The parts of a CSV file besides its records: comments, Excel's delimiter line, DOS's mark of the
+// end of a file.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct CsvPreamble {
   bool comments = false;   // whether there is a comment
 };
 
-// Looks at a file's beginning, plain text. A first line of `sep=` and a character says the
-// delimiter, as Excel writes it. Comments are the lines that begin with '#' before the first other
-// line that is not blank, but for one that has as many fields, two at least, as that line: it is a
-// record if its text follows the '#' directly, as in "#chrom", and a header if that line has a
-// number.
+// Reads the preamble from a file's beginning, plain text. A first line of `sep=` and a character
+// sets the delimiter, as Excel writes it. Lines that begin with '#' before the first other line
+// that is not blank are comments. Exception: such a line with as many fields as that first line, at
+// least two, is a record if its text follows the '#' directly, as in "#chrom", and a header if the
+// first line has a number.
 CsvPreamble csv_preamble(std::string_view beginning, char delimiter);
 
 // Shortens comments to the '#' that begins them: lines that begin so and are not in quotes, of a

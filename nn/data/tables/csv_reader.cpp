@@ -117,7 +117,7 @@ class Parser {
     }
   }
 
-  // Takes what is no record from the beginning of the file.
+  // Removes the preamble from the beginning of the file.
   void skip_preamble(std::string& beginning, Piece& piece) {
     const std::string_view kind = file_kind(std::span(bytes_).first(beginning.size()));
     if (!kind.empty()) {
@@ -210,8 +210,8 @@ class Parser {
     record_line_ = line_;
   }
 
-  // Whether the record is what CommentFilter leaves of a comment, or a line without a delimiter
-  // that begins with '#', where several columns are and none of their rows begins so.
+  // True for a comment: one that CommentFilter has emptied, or a line that begins with '#' and has
+  // no delimiter, if the table has several columns and none of its rows begins so.
   bool is_comment() const {
     if (record_fields() != 1 || piece_->text[record_begin()] != '#') return false;
     return (comments_ && record_bytes() == 2) || (fields_ > 1 && !begins_with_hash_);
@@ -248,8 +248,8 @@ class Parser {
   CsvOptions options_;
   std::size_t max_;
   std::vector<std::uint8_t> bytes_;
-  std::string text_;  // what is parsed of them
-  std::string held_;  // from Ctrl-Z on: the next bytes tell whether it is the end
+  std::string text_;  // the parsed text of them
+  std::string held_;  // from Ctrl-Z on, until it is known whether the file ends there
   bool comments_ = false;
   CommentFilter comment_filter_;
   bool begins_with_hash_ = false;  // whether a record does
@@ -259,7 +259,7 @@ class Parser {
   bool after_cr_ = false;
   std::int64_t preamble_lines_ = 0, line_ = 1, record_line_ = 1;
   std::size_t fields_ = 0;      // of the first record
-  std::size_t row_fields_ = 0;  // of the others
+  std::size_t row_fields_ = 0;  // of the later records
   bool header_ends_empty_ = false;
   Fault fault_ = Fault::none;
   std::size_t found_ = 0;  // the number of fields at the fault
@@ -281,7 +281,8 @@ struct CsvReader::State {
   std::unique_ptr<Piece> piece = std::make_unique<Piece>(), spare = std::make_unique<Piece>();
   std::size_t at = 0;  // the number of records of the piece that next() has moved to
   std::vector<std::string_view> fields;
-  std::future<void> ahead;  // the last member: it ends before what it writes to
+  std::future<void>
+      ahead;  // last member: waits in its destructor before the members that it writes to go
 };
 
 CsvReader::CsvReader(std::istream& in, std::string name, const CsvOptions& options)

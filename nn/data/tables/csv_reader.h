@@ -15,19 +15,19 @@ struct CsvOptions {
   char delimiter = ',';
   // The limit of a record's size: the bytes of its fields, and one more for each.
   std::size_t max_record_bytes = std::size_t{1} << 20;
-  // The first record may have one field less than the others, as R writes a table with names of
-  // rows, or one more, an empty one at its end.
+  // The first record may have one field less than the rows, as in R's tables with row names, or one
+  // more, if that is empty and the last.
   bool ragged_header = false;
 };
 
 // Streams the records of a CSV file (RFC 4180), plain or gzip-compressed. Quotes surround fields
-// that hold delimiters, line ends or quotes, which are doubled. Lines end with LF, CR or both.
-// A byte-order mark, comments (csv_preamble.h) and Excel's `sep=;`, which says the delimiter, at
-// the beginning, Ctrl-Z at the end, empty lines, and the spaces and tabs around a field are
-// skipped. In a file that begins with a comment later lines that begin with '#' are comments, too;
-// in others such lines without a delimiter are, if there are several columns and no record begins
-// so. Behind a first record of one field an empty line is a record with an empty field. A thread
-// parses the next piece of the file while one is used.
+// that hold delimiters, line ends or quotes, which are doubled. Lines end with LF, CR or both. A
+// byte-order mark, comments (csv_preamble.h) and Excel's delimiter line `sep=;` at the beginning,
+// Ctrl-Z at the end, empty lines, and the spaces and tabs around a field are skipped. If the file
+// begins with a comment, all later lines that begin with '#' are comments. Otherwise such a line is
+// a comment if it has no delimiter, there are several columns, and no record begins so. Behind a
+// first record of one field an empty line is a record with an empty field. A thread parses the next
+// piece of the file ahead.
 //
 // Every member throws SystemFailure, with file and line, for a file that cannot be read or is of
 // another kind, and, when the records before have been returned, for a quote that is not closed,
@@ -50,10 +50,10 @@ class CsvReader {
   // The line, from 1, in which the record begins.
   std::int64_t line() const;
   const std::string& name() const;
-  // The delimiter of the records so far: the file's first line may say another one than the
+  // The delimiter of the records so far; the file's first line may set another one than the
   // options.
   char delimiter() const;
-  // The number of the file's first lines that are comments or say the delimiter.
+  // The number of the file's first lines that are comments or set the delimiter.
   std::int64_t preamble_lines() const;
 
  private:

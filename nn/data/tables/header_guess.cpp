@@ -70,9 +70,9 @@ std::string listed(const std::vector<std::size_t>& columns) {
       columns.size() > most ? fmt::format(" and {} more", columns.size() - most) : "");
 }
 
-// Numbers in the first record that could be names all the same: years, or 0, 1, 2 and so on, as
-// pandas numbers columns, other steps of one size, many that rise, all beyond the numbers below, or
-// any beside a first column that is empty here alone, as above names of rows.
+// Numbers in the first record that may be names: years; 0, 1, 2 and so on, as pandas numbers
+// columns; steps of one size; many rising numbers; numbers that all exceed the ones below; any
+// numbers, if the first column is empty in this record only, as above names of rows.
 struct NumberNames {
   bool likely = false;  // years in succession, above other numbers
   bool possible = false;
@@ -84,7 +84,7 @@ NumberNames number_names(std::span<const ColumnBelow> columns) {
   constexpr double rare = 0.01;
   std::vector<double> x;
   bool years = true, years_below = true, in_range = false;
-  double chance = 1;  // that values of any row are beyond those of all others
+  double chance = 1;  // that one row's values exceed those of all the rows
   for (const ColumnBelow& column : columns) {
     if (!column.first_number()) continue;
     x.push_back(*column.first_number());
@@ -110,7 +110,7 @@ NumberNames number_names(std::span<const ColumnBelow> columns) {
                       columns[0].is_unnamed()};
 }
 
-// What speaks for names, and against: the columns.
+// The columns whose fields suggest names, and those that suggest values.
 struct Evidence {
   std::vector<std::size_t> names, values, usual, categories, recurring;
   std::size_t texts = 0;
@@ -148,7 +148,7 @@ bool stands_for_missing(std::string_view text) {
       "none", "unknown", "missing", "not available", "-",   "--",   ".",    "*"};
   constexpr std::size_t longest = 13;
   if (text.empty()) return true;
-  // Few values begin so; the others take no time.
+  // Few values begin so; the check of all the rest is quick.
   constexpr std::string_view beginnings = "?nNuUmM-.*#<";
   if (text.size() > longest || beginnings.find(text[0]) == text.npos) return false;
   const std::string small = in_small_letters(text);

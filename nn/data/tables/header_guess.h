@@ -1,6 +1,6 @@
-// Tells whether the first record of a table has the names of the columns, by what the rows below it
-// hold. A wrong guess would make a row of the names, or names, which are public, of a private row:
-// where the rows do not tell it is left open.
+// Decides from the rows below whether the first record of a table has the names of the columns. A
+// wrong guess would train on the names, or publish a private row as names; so the guess stays open
+// if the rows do not decide it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace sotto {
 // Whether a text stands for a missing value: "", "?", "NA" and other usual ones.
 bool stands_for_missing(std::string_view text);
 
-// What the rows below the first record have in a column.
+// Facts about one column, from the rows below the first record.
 class ColumnBelow {
  public:
   // `first` is the column's field in the first record.
@@ -25,7 +25,7 @@ class ColumnBelow {
 
   void take(std::string_view text);
 
-  // What the column says: 1 if its first field is a name, -1 if it is a value, 0 if nothing.
+  // The column's vote: 1 if its first field is a name, -1 if it is a value, 0 if unclear.
   int sign() const;
   // Whether the first field is a word that columns have as a name everywhere.
   bool has_usual_name() const;
@@ -52,7 +52,7 @@ class ColumnBelow {
   std::optional<double> first_number_;
   std::int64_t values_ = 0;   // that are not missing
   std::int64_t numbers_ = 0;  // of them
-  std::int64_t amounts_ = 0;  // of them: numbers, dates, and others that are digits above all
+  std::int64_t amounts_ = 0;  // of them: numbers, dates, and texts of mostly digits
   std::int64_t truths_ = 0;   // of them: true and false
   bool counts_ = true;        // whether the values are 0, 1, 2 and so on, or 1, 2, 3
   bool missing_ = false;      // whether a value below is
@@ -61,9 +61,9 @@ class ColumnBelow {
   std::map<std::string, std::int64_t, std::less<>> texts_;  // how often; 101 at most
 };
 
-// The decision, and what it was made by, in words.
+// The decision, and its reason in words.
 struct HeaderGuess {
-  std::optional<bool> header;  // none: the rows do not tell
+  std::optional<bool> header;  // none: the rows do not decide it
   std::string why;
 };
 

@@ -201,7 +201,7 @@ std::string default_label(const std::vector<Values>& all) {
   return label == all.rend() ? all.back().name : label->name;
 }
 
-// Sets the column's kind, and returns what had to be read for that.
+// Sets the column's kind, and returns a note of the data that decided it.
 std::string input_column(const Values& values, TableColumn& column) {
   if (!values.ignored.empty()) return values.ignored;
   if (values.texts.size() + (values.empty ? 1 : 0) <= 1) return "ignored: all rows have one value";

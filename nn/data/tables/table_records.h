@@ -22,9 +22,9 @@ struct ColumnName {
 // The names that pandas.read_csv gives to columns whose names in the file are these.
 std::vector<ColumnName> column_names(std::span<const std::string> in_file);
 
-// Streams rows. Where the rows have one field more than the first record, their last field is empty
-// in the first of them and in all others (a delimiter ends each line), or else the first column has
-// no name (the names of rows, as R writes them).
+// Streams rows. If the rows have one field more than the first record, either their last field is
+// empty in every row (a delimiter ends each line), or the first column has no name (row names, as R
+// writes them).
 //
 // Members throw SystemFailure as CsvReader does.
 class TableRecords {
@@ -36,7 +36,7 @@ class TableRecords {
   const std::vector<std::string>& first() const { return first_; }
   // The line in which it begins, from 1.
   std::int64_t first_line() const { return first_line_; }
-  // Makes the first record a row, the next one; in a table of one column empty lines before it are
+  // Makes the first record the next row; in a table of one column, empty lines before it become
   // rows, too. Throws SystemFailure if the rows have other numbers of fields.
   void take_first();
 

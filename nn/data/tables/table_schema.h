@@ -18,7 +18,7 @@ enum class ColumnKind {
   user,   // the privacy unit that a row belongs to, such as a person: any text
 };
 
-// A category: its name, and other texts that mean the same, such as a spelling with a full stop.
+// A category: its name, and its other spellings, such as one with a full stop.
 struct Category {
   std::string name = {};                    // as in the file
   std::vector<std::string> spellings = {};  // each in one category only
@@ -36,7 +36,7 @@ struct Standardization {
   double deviation = 1;  // divided by, > 0
 };
 
-// A column: its name, its role, and what is public about its values.
+// A column: its name, its role, and the public facts about its values.
 struct TableColumn {
   std::string name = {};                 // as in the file
   ColumnKind kind = ColumnKind::ignore;  // its role
@@ -94,7 +94,7 @@ struct TableSchema {
   void validate(const std::string& where = "schema") const;
   // The label's column.
   const TableColumn& label() const;
-  // True if a column says whose row it is.
+  // True if a column names each row's user.
   bool has_users() const;
   // The names of the label's classes; empty if it is a number.
   std::vector<std::string> classes() const;

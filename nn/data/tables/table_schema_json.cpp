@@ -28,7 +28,7 @@ constexpr std::array<std::pair<ColumnKind, const char*>, 5> kinds{
      {ColumnKind::label, "label"},
      {ColumnKind::user, "user"}}};
 
-// Takes the values of an object key by key; those that nobody takes are unknown.
+// Reads an object key by key; keys that were never read are unknown.
 class Fields {
  public:
   Fields(json object, std::string where) : left_(std::move(object)), where_(std::move(where)) {

@@ -56,12 +56,12 @@ struct TextFiles {
 // next. Throws SystemFailure as text_dataset, and for a file that cannot be read.
 TextFiles read_text_files(std::span<const std::string> paths, const TextOptions& options = {});
 
-// Reads the files of a folder by class: a file that lies in it is a class, named by the file
-// without .txt and .gz, and a sub-folder with files, at any depth, is one as well. Classes are
-// numbered as in `classes`, or, where that is empty, in the order of their names: the names and
-// their number are taken for public. Names that begin with a dot are skipped, symbolic links
-// followed. Throws SystemFailure as read_text_files; and for a folder that is missing, a class that
-// is empty or not in `classes`, and links that lead back.
+// Reads the files of a folder by class. A file directly in it is a class, named by the file without
+// .txt and .gz; so is a sub-folder with files, at any depth. Classes are numbered as in `classes`,
+// or by the order of their names if that is empty. The names and the number of classes must be
+// public. Names that begin with a dot are skipped, symbolic links followed. Throws SystemFailure as
+// read_text_files; and for a folder that is missing, a class that is empty or not in `classes`, and
+// links that lead back.
 TextFiles read_text_folder(const std::string& folder, const TextOptions& options = {},
                            const std::vector<std::string>& classes = {});
 

@@ -10,8 +10,8 @@
 
 namespace sotto {
 
-// Number 0 stands for the end of a text and for what pads it; the symbols follow. The vocabulary is
-// public: an alphabet that was collected from private texts would tell who used a rare character.
+// Number 0 stands for the end of a text and for its padding; the symbols follow. The vocabulary
+// must be public: an alphabet collected from private texts would reveal rare characters.
 //
 //   const TextVocabulary letters = TextVocabulary::characters("abcdefghijklmnopqrstuvwxyz '",
 //   true); letters.decode(letters.encode("it's"));
@@ -22,8 +22,8 @@ class TextVocabulary {
 
   // The 256 bytes: byte b is number b + 1.
   static TextVocabulary bytes();
-  // The characters of an alphabet in UTF-8, in its order. `others` adds a number for all further
-  // characters; without it they are refused. Throws std::invalid_argument for an alphabet that is
+  // The characters of an alphabet in UTF-8, in its order. `others` adds one number for all further
+  // characters; without it they are an error. Throws std::invalid_argument for an alphabet that is
   // empty, not UTF-8 or has a character twice.
   static TextVocabulary characters(const std::string& alphabet, bool others = false);
 
