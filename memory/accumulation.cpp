@@ -23,7 +23,7 @@ class WatchedSums final : public GradSink {
     if (last && ranks_ != nullptr) send(parameter);
   }
   bool sums_only() const override { return true; }
-  // Begins the batch again. What has left stays valid.
+  // Begins the batch again. Sums that were handed out stay valid.
   void clear() { sums = {}; }
   // Sends the gradients of parameters that the last physical batch did not use.
   void send_rest() {

@@ -38,17 +38,17 @@ class Accumulation {
   // Throws std::invalid_argument for a policy that is out of range, and for one with activation
   // checkpoints, which need the other constructor's model.
   explicit Accumulation(const Policy& policy) : Accumulation(policy, nullptr) {}
-  // `model` computes the loss and must outlive this object. Its activation checkpoints are set as
-  // the policy says (set_checkpoints), or planned if the policy leaves them open.
+  // `model` computes the loss and must outlive this object. Its activation checkpoints are those of
+  // the policy (set_checkpoints), or planned if the policy leaves them unset.
   Accumulation(const Policy& policy, nn::Module& model) : Accumulation(policy, &model) {}
-  // Data parallelism: mean_gradient() gets each rank's rows, and returns on all what one process
-  // would for rank 0's rows followed by rank 1's, and so on, but for rounding: equal bits on all
-  // ranks. A rank may have no rows. Throws std::invalid_argument for a policy that leaves open in
-  // which precision to compute, since ranks might choose differently.
+  // Data parallelism: mean_gradient() takes each rank's own rows and returns the mean over the
+  // ranks' concatenated rows: the same bits on every rank, and one process's result up to rounding.
+  // A rank may have no rows. Throws std::invalid_argument for a policy that leaves the precision
+  // unset, since ranks might choose differently.
   Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks);
-  // The same for losses whose gradients arrive at other parameters than the model's: each
-  // mean_gradient() delivers those of `parameters` that are trainable then. A null model: as in the
-  // first constructor. What is given must outlive this object.
+  // For losses of parameters that are not the model's: mean_gradient() returns the gradients of
+  // those `parameters` that are trainable at its call. The model may be null, as in the first
+  // constructor. All arguments must outlive this object.
   Accumulation(const Policy& policy, nn::Module* model, std::vector<Parameter*> parameters,
                Ranks& ranks);
 

@@ -21,8 +21,8 @@ using Uses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
 // All numbers that a capture depends on.
 using Setting = std::vector<std::int64_t>;
 
-// Keeps the gradients that backward delivers, to be read once more after each replay: all uses of
-// the parameters, or their sums only. It may bound influence here because the tape that asks for
+// Stores the gradients that backward delivers, to be read again after each replay: all uses of the
+// parameters, or their sums only. bounds_influence() may be true here because the tape that gets
 // the gradients checks its own sink.
 class Kept final : public GradSink {
  public:
@@ -118,7 +118,7 @@ class Pass {
   int confirmations_ = 0;
   std::int64_t calls_ = 0;
   Tensor given_;               // the losses returned by the last call; undefined if it failed
-  bool forward_done_ = false;  // since the last backward, which overwrites what it reads
+  bool forward_done_ = false;  // since the last backward, which overwrites its inputs
 };
 
 // Returns the losses times dy_, so that backward from ones starts with the cotangent dy_.
@@ -180,8 +180,8 @@ std::vector<std::uint64_t> Pass::replayed_bits() {
   return bits_of(losses_, gradients_);
 }
 
-// A loss that reads something that is neither in the batch nor a parameter, such as targets in a
-// variable of its own, agrees on the captured batch but, except by chance, not on others.
+// A loss may read data outside the batch and the parameters, such as targets in a variable. It then
+// agrees on the captured batch but, except by chance, on no other batch.
 bool Pass::confirm(const std::vector<Tensor>& batch) {
   constexpr int enough = 4;
   if (confirmations_ == enough) return true;
@@ -232,8 +232,8 @@ void Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
   }
 }
 
-// Hands out copies: an op that takes a tensor held by no one else may overwrite it, and this memory
-// belongs to the graph.
+// Hands out copies: an op may overwrite a tensor to which it has the only reference, and this
+// memory belongs to the graph.
 void Pass::give_sums(Adjoint& adjoint) const {
   std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [parameter, uses] : gradients_) {
@@ -243,7 +243,7 @@ void Pass::give_sums(Adjoint& adjoint) const {
   copy_all(copies);
   for (std::size_t k = 0; k < copies.size(); ++k) {
     const PerSampleGrad sum = PerSampleGrad::materialized(copies[k].second);
-    copies[k].second = Tensor();  // no one else holds it, so that its sum is no copy
+    copies[k].second = Tensor();  // drops this reference, so that the sum need not copy
     adjoint.shared(static_cast<int>(k), sum);
   }
 }
@@ -300,7 +300,7 @@ void CapturedLoss::Attempt::capture(CapturedLoss& loss, const Tape& tape,
   Setting now = setting_of(tape, batch, loss.model_, loss.rows_);
   if (setting == now) return;
   pass = nullptr;  // frees the graphs' memory first
-  // Set in advance: if writing down a reason runs out of memory, nothing is replayed.
+  // Set in advance: if formatting a reason runs out of memory, no graph is replayed.
   failure = "it has not been captured";
   setting = std::move(now);
   try {
@@ -370,7 +370,7 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
   }
   const std::shared_ptr<Pass> pass = attempt_->pass;
   ++replays_;
-  tape.input(batch[0]);  // tells the tape the number of samples
+  tape.input(batch[0]);  // gives the tape the number of samples
   std::vector<Var> inputs;
   for (const auto& [parameter, uses] : pass->gradients()) inputs.push_back(tape.use(*parameter));
   const std::int64_t call = pass->forward(batch);

@@ -2,9 +2,9 @@
 // so that small networks are limited by the GPU and not by the host that launches its kernels
 // (core/cuda/capture.h, docs/appendix/gpu-notes.md).
 //
-// To the caller's tape it is an operation like others. The graphs contain only the loss and its
-// gradients: clipping, its statistics, noise, ledger, update and everything random run outside of
-// them at every step.
+// The caller's tape records it as one operation. The graphs contain only the loss and its
+// gradients. Clipping, its statistics, noise, ledger, update and all randomness run outside of them
+// at every step.
 #pragma once
 
 #include <functional>
@@ -34,16 +34,16 @@ class CapturedLoss {
   CapturedLoss& operator=(const CapturedLoss&) = delete;
   ~CapturedLoss();
 
-  // The losses [n] of a batch of n rows, whatever device its tensors are on. On a private tape, n <
-  // `rows` is allowed: the batch is padded with zeros, and nothing of the padding is returned. On
-  // an ordinary tape n must be `rows`, and sinks receive sums only (GradSink::sums_only).
+  // Returns the losses [n] of a batch of n rows on any device. On a private tape, n < `rows` is
+  // allowed: the batch is padded with zero rows, whose losses are not returned. On an ordinary tape
+  // n must be `rows`, and sinks receive sums only (GradSink::sums_only).
   //
   // The first call computes the loss, captures it, replays it and compares the results bit by bit;
   // the next four calls with a batch unlike the one before compare once more. If a bit differs, or
-  // capture fails, `loss` is called without a graph and reason() says why. A new capture is made
-  // when a parameter's address, type, shape, layout or trainability changes, or a precision, a tape
-  // option or the batch's shape. Run backward, and use its gradients, before the next call. Throws
-  // what `loss` throws.
+  // capture fails, `loss` is called without a graph, and reason() returns the reason. A new capture
+  // is made when a parameter's address, type, shape, layout or trainability changes, or a
+  // precision, a tape option or the batch's shape. Run backward, and use its gradients, before the
+  // next call. Throws what `loss` throws.
   Var operator()(Tape& tape, const std::vector<Tensor>& batch);
 
   // Why the last call ran without a graph; empty if it was a replay.
@@ -52,7 +52,7 @@ class CapturedLoss {
   std::int64_t captures() const { return captures_; }
   // Calls computed by replays, the first one included.
   std::int64_t replays() const { return replays_; }
-  // Makes the next call capture once more: call it after a change that only `loss` knows of.
+  // Makes the next call capture again. Call it after a change of state that `loss` reads.
   void forget();
 
  private:

@@ -16,7 +16,8 @@ bool out_of_memory(const std::exception& error) {
 
 namespace {
 
-// Returns whether `run` succeeded; rethrows what a smaller physical batch cannot help.
+// Returns whether `run` succeeded; rethrows an exception that a smaller physical batch cannot
+// avoid.
 bool ran(const std::function<void()>& run, bool can_be_parted) {
   try {
     run();

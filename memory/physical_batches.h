@@ -29,11 +29,11 @@ class PhysicalBatches {
   explicit PhysicalBatches(std::int64_t rows, std::int64_t parts = 1);
 
   // Runs all items in order, as many at a time as are allowed. rows_of[k] is the number of rows of
-  // item k, which stay together. When `run` throws OutOfMemory (or std::bad_alloc), rows() becomes
-  // half of that Run's rows, for this batch and later ones, and the items run once more in smaller
-  // physical batches. A single item or a single row cannot be halved: the exception propagates, as
-  // all others do. Items of different kinds are never in one physical batch; kinds[k] is that of
-  // item k, and `kinds` is empty if all are alike.
+  // item k, which stay together. If `run` throws OutOfMemory (or std::bad_alloc), rows() becomes
+  // half of that Run's rows, for this batch and later ones, and the items run again in smaller
+  // physical batches. A single item or a single row cannot be halved; its exception propagates, as
+  // any other exception does. Items of different kinds are never in one physical batch; kinds[k] is
+  // that of item k, and `kinds` is empty if all are alike.
   void over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost,
             std::span<const std::int64_t> kinds = {});
 

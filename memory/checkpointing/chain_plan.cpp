@@ -241,7 +241,8 @@ ChainPlan plan_chain(const Chain& chain, std::size_t budget, BackwardPasses back
   for (int s = 0; s < size; ++s) kept.push_back({s, s + 1});
   offer(kept);
   if (best.work == 0) return best;
-  // Two passes need more than the one pass that the table plans for: try smaller budgets, too.
+  // Two passes need more bytes than the one pass that the table plans for, so smaller budgets are
+  // tried, too.
   constexpr std::size_t steps = 32;
   offer_within(budget);
   for (std::size_t k = 1; k < steps && backwards == BackwardPasses::two; ++k)

@@ -124,7 +124,7 @@ Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const Ch
   return max;
 }
 
-// Searches the plan of a list; dry runs of the whole model tell the bytes needed besides it.
+// Searches the plan of a list; dry runs of the whole model measure the bytes needed besides it.
 class Search {
  public:
   Search(const Blocks& blocks, const MemoryRequirement& requirement, const CheckpointRun& how)

@@ -20,8 +20,8 @@ bool has_checkpoints(nn::Module& model);
 // With n >= 1, every n-th module of the model's block_lists() keeps its input, and backward
 // recomputes the n modules from there together (checkpoint_every); n = 0 removes all checkpoints.
 // Earlier settings are overwritten. Throws std::invalid_argument for n < 0, and for n >= 1 if the
-// model has no such list: its author must then choose what is recomputed (Module::set_recomputing,
-// segment()).
+// model has no such list: choose the modules to recompute by Module::set_recomputing() or
+// segment().
 void set_checkpoints(nn::Module& model, int n, BackwardPasses backwards = BackwardPasses::one);
 
 // Sets those settings of a policy that belong to a model: activation checkpoints, and the precision

@@ -1,6 +1,6 @@
-// Activation checkpointing of a Sequential by one setting: every n-th value is kept, or those that
-// a budget of bytes allows. The others are recomputed in backward (autograd/segment.h); gradients
-// do not change. For any other module, use nn::Module::set_recomputing().
+// Activation checkpointing of a Sequential by one setting: every n-th value is kept, or as many as
+// a budget of bytes allows. Backward recomputes the rest (autograd/segment.h); gradients do not
+// change. For any other module, use nn::Module::set_recomputing().
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 namespace sotto::memory {
 
 // Keeps the input of every n-th module; backward recomputes the n modules from there together. For
-// two backward passes an outer segment recomputes all of this once more: only so the first pass,
-// too, frees what it has passed. Throws std::invalid_argument unless n >= 1.
+// two backward passes, an outer segment recomputes the whole list again, so that the first pass can
+// free the values it has used. Throws std::invalid_argument unless n >= 1.
 void checkpoint_every(nn::Sequential& model, int n, BackwardPasses backwards = BackwardPasses::one);
 
 // The settings under which a chain is run.

@@ -1,5 +1,5 @@
-// Chooses the strategy by which steps are computed within a limit of bytes: among those that the
-// policy leaves open, the one with the least recomputation, with as many rows at once as fit.
+// Chooses the strategy that computes steps within a limit of bytes: among those that the policy
+// allows, the one with the least recomputation, with as many rows at once as fit.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ struct MemoryRequirement {
   std::int64_t useful() const;
 };
 
-// The chosen strategy, and the others that were tried.
+// The chosen strategy, and all that were tried.
 struct Plan {
   struct Considered {
     std::string name;      // of the strategy

@@ -19,9 +19,9 @@ struct Policy {
   // The number of physical batches, of about equal size, that a batch is split into; memory may
   // require more.
   std::optional<std::int64_t> accumulation = {};
-  // Activation checkpoints: every n-th module of the model's Sequentials keeps its input and the
-  // others are recomputed in backward (model_checkpoints.h); 0: none. Unset: those of the model; if
-  // it has none and no cheaper strategy keeps the limit, those with the least recomputation.
+  // Activation checkpoints: every n-th module of the model's Sequentials keeps its input, and
+  // backward recomputes the rest (model_checkpoints.h); 0: none. Unset: the model's own; if it has
+  // none and no cheaper strategy keeps the limit, those with the least recomputation.
   std::optional<int> checkpoint = {};
   // The type in which operations compute where they can (TapeOptions): f32, f16 or bf16. Unset:
   // f32, or bf16 if nothing else keeps the limit.
@@ -35,7 +35,7 @@ struct Policy {
   std::vector<std::string> problems() const;
 };
 
-// Rows at once where nothing else says how many.
+// Rows at once if no option and no limit decides.
 inline constexpr std::int64_t usual_physical_batch = 512;
 
 // Parses a number of bytes such as "2GiB", "1.5 MB" or "4096": the units are powers of 1000 (kB,

@@ -1,5 +1,5 @@
 // Tracks the peak of bytes in use on a device over a span of its own; unlike
-// Allocator::reset_peak() it does not disturb others who measure a peak.
+// Allocator::reset_peak(), it does not disturb other measurements.
 #pragma once
 
 #include <atomic>

@@ -24,7 +24,6 @@ struct PhaseTotal {
 // Divides time into phases that follow one another: enter() each, and read totals().
 class PhaseProfiler {
  public:
-  // Devices whose peaks are taken.
   explicit PhaseProfiler(std::vector<Device> devices = {cpu});
   PhaseProfiler(PhaseProfiler&&) noexcept;
   PhaseProfiler& operator=(PhaseProfiler&&) noexcept;
