@@ -80,7 +80,7 @@ Tensor adam_scaled(const nn::AdamRule<false>& rule, double rate, const NamedTens
   return mul(binary(binary_index<functors::Div>, slope, cube), v);
 }
 
-// What is wrong unless the problem's optimizer is Adam with these options.
+// Returns the fault of a problem whose optimizer is not Adam with these options, or an empty text.
 std::string adam_fault(nn::AdamRule<false> rule, const Problem& lower) {
   const std::vector<std::string> theirs = lower.optimizer.group_descriptions();
   for (std::size_t group = 0; group < theirs.size(); ++group) {
@@ -117,8 +117,8 @@ Gradients neumann_sum(Level& lower, const Gradients& v, const NeumannSeries& ser
   return scaled(y, series.rate);
 }
 
-// Hestenes and Stiefel 1952. It ends where the residual is no longer than what rounding of v and of
-// products leaves of it: another direction would be one of noise.
+// Hestenes and Stiefel 1952. It ends when the residual is within the rounding error of v and of the
+// products: a further direction would be noise.
 Gradients solved(Level& lower, const Gradients& v, double rounding,
                  const ConjugateGradients& solver) {
   std::optional<EmpiricalFisher> fisher;

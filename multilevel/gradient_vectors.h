@@ -23,8 +23,8 @@ Gradients in_f64(const Gradients& a);
 // The values of a's parameters, moved by factor a.
 Gradients moved(const Gradients& a, double factor);
 
-// Parameters have these values while it lives. The destructor puts their former tensors back, so
-// that they have the same bits as before.
+// Replaces the values of parameters while it lives. The destructor puts their former tensors back,
+// with all their bits.
 class Replaced {
  public:
   // A parameter's value may have another type than its own.

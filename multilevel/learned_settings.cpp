@@ -80,7 +80,7 @@ void LearnedSettings::apply() {
   optimizer_.set_weight_decay(settings_.weight_decay);
 }
 
-// c' = mu c + lambda z + (what the setting multiplies in b'), z' = z - eta c'
+// c' = mu c + lambda z + (the setting's factor in b'), z' = z - eta c'
 void LearnedSettings::advance(Tangent& tangent, const Gradients* factor) {
   if (!tangent.learned) return;
   scale_by(options_.discount * settings_.momentum, tangent.c);

@@ -53,24 +53,24 @@ class LearnedSettings {
  public:
   // Sets the optimizer's settings to the initial ones: the learning rate of its group 0, which must
   // have these parameters; weight decay of all, and momentum of all unless it is 0. Both must
-  // outlive it. Throws std::invalid_argument for numbers out of range, nothing to learn, and an
-  // optimizer without momentum or weight decay.
+  // outlive it. Throws std::invalid_argument for numbers out of range, if no setting is to be
+  // learned, and for an optimizer without momentum or weight decay.
   LearnedSettings(std::vector<Parameter*> parameters, nn::Optimizer& optimizer,
                   const LearnedSettingsOptions& options);
 
   // Call after each step, with v at the new weights. Moves the settings for the next one. Throws
-  // std::invalid_argument, with nothing changed, for a v that is not finite.
+  // std::invalid_argument, before any change, for a v that is not finite.
   void update(const Gradients& v);
   const SgdSettings& settings() const { return settings_; }
   // The derivatives that the last update() moved by; 0 for settings that are not learned.
   const SgdSettings& derivatives() const { return derivatives_; }
-  // The gradient g that the last step got, its noise included, as far as the weights tell it.
+  // The gradient g of the last step, with its noise, as computed from the change of the weights.
   const Gradients& gradient() const { return gradient_; }
 
   // For a training checkpoint. The tensors are copies.
   std::map<std::string, Tensor> state() const;
-  // Continues from a state, after the weights were set. Throws std::invalid_argument, with nothing
-  // changed, for an entry that is missing or of another shape or dtype.
+  // Continues from a state, after the weights were set. Throws std::invalid_argument, before any
+  // change, for an entry that is missing or of another shape or dtype.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:

@@ -45,16 +45,16 @@ class Level {
   Var loss(Pass& pass) const;
   // Adds to `total`, for the rows of one physical batch.
   using AddRows = std::function<void(Pass& pass, Gradients& total)>;
-  // The sum, for the parameters `by`, of what `add` adds for each physical batch, with `trainable`
-  // alone trainable. Where `add` throws GradientOverflow on one rank, all ranks throw it. All ranks
-  // call it.
+  // The sum, for the parameters `by`, of the terms that `add` adds for each physical batch, while
+  // only `trainable` is trainable. If `add` throws GradientOverflow on one rank, all ranks throw
+  // it. All ranks call it.
   Gradients sum_over_batch(const std::vector<Parameter*>& trainable,
                            const std::vector<Parameter*>& by, const AddRows& add);
-  // The same for a sum over this rank's rows that is known already; nullopt: it overflowed.
+  // Adds the ranks' sums; nullopt on a rank: its sum overflowed. All ranks call it.
   Gradients sum_over_ranks(const std::vector<Parameter*>& by, const std::optional<Gradients>& own);
   // The number of rows of the last batch.
   std::int64_t rows() const { return std::ssize(rows_); }
-  // Those that this rank computes.
+  // The rows of the batch that this rank computes.
   std::span<const std::int64_t> own_rows() const;
   // The place of own_rows()[0] in the batch.
   std::int64_t first_row() const { return own_rows().data() - rows_.data(); }
@@ -77,8 +77,8 @@ class Level {
   // The parameter's name in states. Throws std::invalid_argument for another problem's.
   const std::string& name_of(const Parameter* parameter) const;
 
-  // While it lives, Pass::detach() gives the values at the parameters of the moment it is made; not
-  // so with `hold` false.
+  // While it lives, Pass::detach() returns the values at the parameters of its construction.
+  // Without effect if `hold` is false.
   class DetachedHeld {
    public:
     // Keeps the values of `level` from now on.
@@ -117,7 +117,7 @@ class Level {
   void add(std::optional<Gradients> gradient);
   // Roll-back: keeps parameters and optimizer as they are, and takes them back.
   void keep();
-  // Takes back what keep() kept.
+  // Restores the state that keep() saved.
   void restore();
   std::int64_t steps() const { return steps_; }
   // The mean loss of the last step.

@@ -132,7 +132,7 @@ void add_turns(const LevelPlan& plan, const Turn& turn, std::vector<Turn>& turns
     add_turns(plan, {above, place}, turns);
 }
 
-// The plan's paths for the edges along which problems act, and what is wrong with these.
+// Adds the plan's paths for the edges along which problems act; reports their faults.
 void add_paths(const std::vector<Problem>& problems,
                const std::vector<std::pair<std::size_t, std::size_t>>& acting, LevelPlan& plan,
                Faults& faults) {

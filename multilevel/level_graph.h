@@ -17,14 +17,15 @@ struct Edge {
 };
 
 struct LevelOptions {
-  // The parameters of `from` act on the solution of `to`, and `from` wants the gradient through it.
+  // The parameters of `from` act on the solution of `to`; the gradient of `from` includes this
+  // path.
   std::vector<Edge> upper_to_lower = {};
   // The loss of `to` reads the solution of `from`, and `to` waits for it.
   std::vector<Edge> lower_to_upper = {};
-  // After each cycle the problems below take back its updates and make one, with the cycle's last
-  // batch, under the new upper parameters (Shu et al. 2019, Meta-Weight-Net). A cycle ends where
-  // the problems above have their turn: the first one begins before the warm-up, which is taken
-  // back, too. Otherwise the updates stay, and one gradient is saved.
+  // A cycle ends when the upper problems step. If true, the lower problems' weights then return to
+  // the cycle's start (the first cycle starts before the warm-up), and make one update with the
+  // cycle's last batch under the new upper parameters (Shu et al. 2019, Meta-Weight-Net). Without
+  // it, the updates stay, and one gradient is saved.
   bool roll_back = false;
   // Data parallelism: the ranks of a distributed run; null: one process. Each rank computes about
   // as many rows of every batch, and all make the updates of one process but for rounding, with

@@ -25,8 +25,8 @@ class Levels {
   // Throws std::invalid_argument with everything that is wrong with the problems and edges.
   Levels(std::vector<Problem> problems, const LevelOptions& options);
 
-  // Each problem without one below it makes its turn, and then the problems above for which a cycle
-  // of those below them has ended.
+  // Steps every problem that has none below it, and then each upper problem whose lower problems
+  // have all completed a cycle.
   void step();
   // Makes `iterations` steps, or fewer: stops after a step for which `go_on` is false.
   void run(std::int64_t iterations, const std::function<bool()>& go_on = {});

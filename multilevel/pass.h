@@ -14,7 +14,7 @@ class DetachedValues {
  public:
   enum class Mode {
     present,  // each pass has its own values
-    record,   // the same, and they are kept
+    record,   // the present values, which it stores
     replay,   // passes get the values that were kept
   };
   // Recording forgets earlier values.

@@ -1,5 +1,4 @@
-// A problem of multi-level optimisation: what is learned, by which loss, from which rows, how
-// often.
+// A problem of multi-level optimisation: its variables, loss and rows, and the number of its steps.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,8 @@ struct Variables {
   nn::Module* module = nullptr;    // null for bare parameters
 };
 
-// One loss for each row, [rows]. It may read the parameters of every problem, which are constants
-// in it unless their gradient is wanted.
+// One loss for each row, [rows]. It may read the parameters of every problem; those without a path
+// in the graph are constants.
 using Loss = std::function<Var(Pass& pass)>;
 // The weights of rows, [rows], from their losses, which are constants.
 using Weights = std::function<Var(Pass& pass, const Var& losses)>;
@@ -42,7 +41,7 @@ Batches shuffled_batches(std::int64_t rows, std::int64_t batch, std::uint64_t se
 
 // The response of a lower problem's solution w to other parameters u: (dw/du)^T v or an
 // approximation of it, in units of the lower gradient (without its learning rate). responses.h has
-// several; a function of your own is one, too.
+// several; a function of your own will do, too.
 struct Response {
   // v has an entry for each parameter of the lower problem, the result one for each of `u`.
   using Apply =
@@ -51,12 +50,12 @@ struct Response {
   bool keeps_gradient = false;  // needs Level::last_gradient()
   bool needs_weights = false;   // needs Problem::weights
   bool keeps_rows = false;      // needs Level::kept_rows()
-  // Says what about the lower problem does not suit; empty: nothing.
+  // Returns why the response does not suit the lower problem; empty if it does.
   std::function<std::string(const Problem& lower)> fault = {};
 };
 
-// Learns the variables that its optimizer holds; others are frozen. The loss that it minimises is
-// the mean over the rows of loss, or of weights(loss) loss.
+// Learns the variables of its optimizer; its other parameters are frozen. It minimises the mean
+// over the rows of loss, or of weights(loss) loss.
 struct Problem {
   std::string name;          // in edges, states and errors
   Variables variables;       // that it learns
@@ -72,9 +71,8 @@ struct Problem {
   std::int64_t warmup_steps = 0;
   // Steps at each turn, each with a batch of its own.
   std::int64_t steps_per_turn = 1;
-  // An update after so many steps, by the mean of their gradients. These are gradients at different
-  // parameters of the problems below; policy.accumulation splits one batch instead, and changes
-  // nothing but memory.
+  // Steps per update, which uses the mean of their gradients. The problems below may change between
+  // these steps; policy.accumulation instead splits one batch, which affects only memory.
   std::int64_t steps_per_update = 1;
   // Bounds the norm over all variables of each update's gradient; 0: none.
   double max_norm = 0;

@@ -1,7 +1,6 @@
-// Responses: how a lower problem's solution w answers to the parameters u of a problem above. L is
+// Responses: how a lower problem's solution w depends on the parameters u of a problem above. L is
 // the lower mean loss on the lower problem's last batch, H its Hessian by w, and a response maps v
-// to R v, an approximation of -d2L/du dw H^-1 v. docs/explanation/levels.md says when each is
-// exact.
+// to R v, an approximation of -d2L/du dw H^-1 v. When each is exact: docs/explanation/levels.md.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ Response finite_differences(const Differences& differences = {});
 // The exact value of the same where u enters by Problem::weights alone: R v = -(1 / n) sum_i
 // <g_i, v> d(weight_i)/du, with inner products of the rows' gradients g_i, which are not formed.
 struct RowSlopes {
-  // True: g_i and the losses are those of the last step itself, whose factors are kept until then:
+  // If true, g_i and the losses are those of the last step, whose factors are kept. The result is
   // the derivative of that step's gradient, without an error in its learning rate. It costs about
   // one forward pass instead of three, and the bytes of the factors of the whole batch. Not in f16,
   // nor with a memory limit.

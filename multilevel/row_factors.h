@@ -12,7 +12,7 @@ namespace sotto::multilevel {
 // The factors of the gradients g_i of the rows of one physical batch.
 class RowFactors final : public GradSink {
  public:
-  // Keeps what it receives, in its smallest form.
+  // Stores the gradients that it receives, in their smallest form.
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   bool keeps() const override { return true; }
 

@@ -64,7 +64,7 @@ Gradients at_solution(Level& lower, const Gradients& v, const std::vector<Parame
   return lower.sum_over_batch(both, u, add);
 }
 
-// The same with the gradients of the last step, which the level has kept.
+// The response from the gradients of the last step, which the level has kept.
 Gradients of_step(Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
   std::vector<Tensor> losses, products;
   for (const Level::KeptRows& rows : lower.kept_rows()) {
