@@ -43,9 +43,9 @@ class Accountant {
  public:
   virtual ~Accountant() = default;
 
-  // Adds `count` releases of one kind to those composed before. An epoch is charged with its first
-  // batch; its other batches (`paid`) cost nothing. Throws std::invalid_argument when a number of
-  // the event is out of range or count not in [0, 2^53], when there is no proof (with the text of
+  // Adds `count` releases of one kind to the history. An epoch is charged with its first batch; its
+  // further batches (`paid`) are free. Throws std::invalid_argument when a number of the event is
+  // out of range or count not in [0, 2^53], when there is no proof (with the text of
   // unsupported_reason()), and when there are more paid batches than the epochs begun so far have.
   void compose(const Event& event, std::int64_t count = 1);
   // The smallest epsilon this accountant can prove for delta in (0, 1): 0 for an empty history,
@@ -54,12 +54,12 @@ class Accountant {
   // The smallest delta it can prove for a finite epsilon >= 0. Throws std::invalid_argument for
   // another epsilon.
   double delta(double epsilon) const;
-  // Adds the cost of a private selection to that of the releases, of which one of its runs is
-  // composed like any other (selection_cost). Throws std::invalid_argument for a second one, or a
-  // cost below that of a single run.
+  // Adds the cost of a private selection. Compose the releases of one of its runs as usual
+  // (selection_cost). Throws std::invalid_argument for a second one, or a cost below that of a
+  // single run.
   void charge_selection(const SelectionCost& cost);
   bool has_selection() const { return mean_runs_ > 1; }
-  // The method, as make_accountant() was told it.
+  // The method that make_accountant() was given.
   AccountantKind kind() const { return kind_; }
   // The neighbouring relation that epsilon and delta are for.
   NeighboringRelation relation() const { return relation_; }
@@ -74,8 +74,8 @@ class Accountant {
   Accountant& operator=(const Accountant&) = default;
   Accountant& operator=(Accountant&&) = default;
 
-  // Composes what compose() reduces every sampling to: count >= 1 releases on full batches, or on
-  // Poisson or fixed-size batches with a rate in (0, 1), or whole epochs of two or more
+  // Composes count >= 1 releases of a kind to which compose() reduces every sampling: on full
+  // batches, on Poisson or fixed-size batches with a rate in (0, 1), or whole epochs of two or more
   // balls_and_bins batches.
   virtual void charge(const Event& event, std::int64_t count) = 0;
   // epsilon() and delta() of the charged releases.

@@ -8,8 +8,8 @@ namespace sotto {
 
 // An accountant by Renyi divergences of orders that are fixed before the first release, each with a
 // share of delta: the order that is best for the planned releases gets half of it, and all orders
-// share the rest equally. Its epsilon is larger than what other accountants prove for settings
-// fixed in advance. delta() throws: the shares hold for a delta that is fixed in advance, too.
+// share the rest equally. Its epsilon is larger than that of the accountants for settings fixed in
+// advance. delta() throws, because the shares need a delta fixed in advance.
 class AdaptiveAccountant final : public Accountant {
  public:
   // `plans` were written down before the first release. Throws std::invalid_argument for a plan

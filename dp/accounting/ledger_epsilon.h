@@ -14,8 +14,8 @@ namespace sotto {
 // ledger's neighbouring relation. Throws std::invalid_argument unless delta is in (0, 1), and the
 // errors of Accountant::compose for a release without a proof.
 double epsilon(const Ledger& ledger, double delta, AccountantKind kind = AccountantKind::pld);
-// The same by an accountant of one's own. Throws std::invalid_argument if it is for another
-// neighbouring relation than the ledger's.
+// By an accountant of your own. Throws std::invalid_argument if it is for another neighbouring
+// relation than the ledger's.
 double epsilon(const Ledger& ledger, double delta, const AccountantFactory& accountant);
 
 }  // namespace sotto

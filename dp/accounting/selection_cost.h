@@ -28,8 +28,8 @@ struct SelectionCost {
 SelectionCost selection_cost(const PrivateSelection& selection,
                              const AccountantFactory& accountant);
 
-// The epsilon of a private selection, and of nothing else, for delta in (0, 1), and for the
-// accountant's neighbouring relation.
+// The epsilon of a private selection alone, for delta in (0, 1) and the accountant's neighbouring
+// relation.
 double selection_epsilon(const PrivateSelection& selection, double delta,
                          const AccountantFactory& accountant = accountant_factory());
 

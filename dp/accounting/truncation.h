@@ -17,8 +17,8 @@ namespace sotto {
 // other samplings.
 std::string truncation_problem(std::optional<std::int64_t> population, const PrivacyTarget& target);
 
-// Checks without a target epsilon: at the epsilon that the releases spend within the other half of
-// delta, by an accountant that composed them without truncation. Empty, too, if that is infinite.
+// Checks without a target epsilon: at the epsilon that the releases spend with the other half of
+// delta, by an accountant that composed them without truncation. Empty if that epsilon is infinite.
 std::string truncation_problem(std::optional<std::int64_t> population,
                                PrivacyTarget delta_and_steps, const Accountant& without_cut);
 

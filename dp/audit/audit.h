@@ -1,7 +1,7 @@
 // Audits: lower bounds on epsilon from an attacker's success against a training run. An
-// accountant's upper bound holds if the program does what the proof says; an audit's lower bound
-// holds for what the program did. A lower bound above the claimed epsilon is a fault in the program
-// or the claim; one below it proves nothing more. Formulas and proofs in
+// accountant's upper bound holds if the program matches the proof; an audit's lower bound holds for
+// the program as it ran. A lower bound above the claimed epsilon shows a fault in the program or
+// the claim. One below it proves no more than itself. Formulas and proofs in
 // docs/appendix/proofs-audit.md.
 #pragma once
 
@@ -26,8 +26,8 @@ std::string confidence_text(double confidence);
 struct OneRunOptions {
   double confidence = 0.95;  // in (0, 1)
   double delta = 1e-5;       // in [0, 1]
-  // The numbers of guesses to try, each at an equal share of 1 - confidence, so that the best may
-  // be taken. Choose them without looking at the scores. Empty: default_guesses().
+  // The numbers of guesses to try, each with an equal share of 1 - confidence; the result is the
+  // best of them. Choose them without looking at the scores. Empty: default_guesses().
   std::vector<Guesses> guesses{};
 };
 
@@ -47,10 +47,10 @@ struct OneRunAudit {
   std::string in_words() const;
 };
 
-// An upper bound on the probability of `correct` or more right answers to `guesses` questions, if
-// each of m canaries was included by a fair coin of its own, and a mechanism that is (epsilon,
-// delta) private for adding or removing a canary answered that many questions of its choice,
-// whether a canary was in, and was silent on the others:
+// An upper bound on the probability that at least `correct` of `guesses` guesses are right. A fair
+// coin decides for each of m canaries whether it is included. A mechanism that is (epsilon, delta)
+// private for adding or removing a canary then guesses for `guesses` canaries of its choice whether
+// they were included:
 //   min(1, beta + m delta beta (1 - beta) / (v P[W = v])),  beta = P[W >= v],
 //   W ~ Binomial(r, e^epsilon / (1 + e^epsilon)),  v correct of r guesses.
 // For delta = 0 it is theorem 5.1 of Steinke, Nasr and Jagielski (2023); the term with delta is the

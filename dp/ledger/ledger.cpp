@@ -16,7 +16,7 @@ class Ledger::Locked {
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
-// The part of the ledger that a rank other than 0 knows.
+// The copy of the ledger's data on a rank other than 0.
 struct Ledger::Remote {
   LedgerHeader header;
   std::string id, run_id;

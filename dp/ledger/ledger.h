@@ -54,15 +54,15 @@ class Ledger {
   // or changed lines that it had then, or when another ledger continues the run.
   static Ledger resume(const std::string& path, const LedgerPosition& mark,
                        std::int64_t block = 16);
-  // The ledger of a distributed run. Rank 0 alone calls `open` and has the ledger:
+  // The ledger of a distributed run. Only rank 0 calls `open` and holds the ledger:
   //
   //   Ledger::on_rank_0(ranks, [] { return Ledger::create("train.ledger"); });
   //
-  // The others get a handle that knows header(), id(), run_id(), resumed() and population(), and on
-  // which all else but record(), settle(), claim() and set_population() throws
-  // std::invalid_argument. Collective, and so is record() afterwards: it returns on every rank when
-  // rank 0 has recorded the release. An error of rank 0 is thrown on every rank. Without ranks
-  // (null) it is open().
+  // Every other rank gets a handle with header(), id(), run_id(), resumed(), population(),
+  // record(), settle(), claim() and set_population(); any further member throws
+  // std::invalid_argument. This call and record() are collective: record() returns on every rank
+  // when rank 0 has recorded the release. An error of rank 0 is thrown on every rank. If `ranks` is
+  // null, returns open().
   static Ledger on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open);
   // False on the other ranks of a distributed run than 0.
   bool here() const { return !remote_; }
@@ -77,32 +77,32 @@ class Ledger {
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
   // leaves the mechanism. If the run has no reserved release left, record() reads the lines that
   // other runs added, and reserves as many releases of a block as `budget_check` allows; other runs
-  // cannot spend in between. For batches of epochs `position` is the place in its epoch: a paid
-  // one must belong to the last epoch of its kind that this run began, by its first draw and its
-  // id, and follow the batches released before.
+  // cannot spend in between. For batches of epochs, `position` is the batch's position in its
+  // epoch. A paid batch must belong to the last epoch of its kind that this run began, by its first
+  // draw and its id, and follow the batches released before.
   //
-  // Throws std::invalid_argument, with nothing counted, if `budget_check` allows no release, unless
-  // next_draw() <= draw < 2^62 (an earlier draw may have been released already), and for a paid
-  // event that no earlier event of this run paid for. Throws SystemFailure if the file cannot be
-  // written or was cut, edited or replaced: then no release may be made, now or later. If it was
-  // changed and this run knows of a release, its copy of the lines is saved beside the file as
-  // FILE.rescue, or FILE.rescue.2 and so on.
+  // Throws std::invalid_argument, before counting, if `budget_check` allows no release, unless
+  // next_draw() <= draw < 2^62 (an earlier draw may have been released already), and for a later
+  // batch of an epoch whose first batch this run has not charged. Throws SystemFailure if the file
+  // cannot be written or was cut, edited or replaced: then no release may be made, now or later. If
+  // the file was changed and this run has made a release, its copy of the lines is saved beside the
+  // file as FILE.rescue, or FILE.rescue.2 and so on.
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
               const std::optional<EpochPosition>& position = {});
   // Writes the number of releases made of the open reservation, so that the rest does not count.
   // position() and the destructor of the last handle call it.
   void settle();
   // Declares the number of units in the data set, to which sampling rates refer; engines and
-  // mechanisms call it. Throws std::invalid_argument, with nothing written, unless units >= 1 and
-  // every run declared the same number: runs on other data do not belong here.
+  // mechanisms call it. Throws std::invalid_argument, before writing, unless units >= 1 and every
+  // run declared this number: a run on another data set needs a ledger of its own.
   void set_population(std::int64_t units);
   // Declares the maximum that this run will release, instead of an earlier declaration; engines
-  // call it. Returns false, with nothing written, once any run has released something: a plan made
-  // then could have been chosen by looking at releases (History::adaptive).
+  // call it. Returns false without writing once any run has made a release: a plan made then may
+  // depend on releases (History::adaptive).
   bool plan(const EventCounts& max);
   // Charges a private selection, before its first run; select_privately() calls it. Throws
-  // std::invalid_argument, with nothing written, if any run has released something, on several
-  // ranks, and for numbers that are out of range.
+  // std::invalid_argument, before writing, if any run has made a release, on several ranks, and for
+  // numbers that are out of range.
   void select(const PrivateSelection& selection);
   // Records that noise or batches are not secret (a seeded generator): from here on this file can
   // never again prove privacy.
@@ -110,7 +110,7 @@ class Ledger {
   // Settles, syncs the file, and returns the position that a training checkpoint needs for
   // resume(). Throws std::invalid_argument for a ledger in memory.
   LedgerPosition position();
-  // Claims the run for one engine. Throws std::invalid_argument while an earlier claim lives.
+  // Claims the run for one engine. Throws std::invalid_argument while an earlier claim is held.
   std::shared_ptr<const void> claim();
 
   // The releases of all runs, with other runs' reservations in full, and whether their settings
@@ -141,8 +141,8 @@ class Ledger {
   bool resumed() const;
   // The declared number of units, as far as was read; nullopt before a run declared it.
   std::optional<std::int64_t> population() const;
-  // The private selection of which this is the ledger of one run (of_candidate); nullopt for
-  // others. What leaves such a run costs what the selection costs.
+  // The private selection, if this is the ledger of one of its runs (of_candidate); else nullopt.
+  // Publishing this run's result is charged as the whole selection.
   std::optional<PrivateSelection> selection_of_run() const;
   // Unit and relation, as when the ledger was made.
   const LedgerHeader& header() const;

@@ -20,9 +20,9 @@ struct LedgerBranches {
   std::vector<Line> lines;   // of the file, whose numbers begin with 1
   std::int64_t counted = 0;  // lines that `contents` holds, each text once
   std::int64_t copies = 0;   // lines that count and that no line follows
-  // What they record. Where several lines follow one, all releases after that one are runs of their
-  // own that nothing planned, since none was known to the others; a reservation that was open there
-  // counts whole.
+  // The recorded releases. If several lines follow one line, each branch after it counts as an
+  // unplanned run of its own, because no branch saw the others; a reservation that was open there
+  // counts in full.
   LedgerContents contents;
   std::string unknown;  // why `contents` have no epsilon; empty if they have one
 };

@@ -164,8 +164,8 @@ EventCounts LedgerContents::events() const {
 
 namespace {
 
-// Returns whether all events are of one kind, where the first batch of an epoch counts as one kind
-// with its others. They are then a fixed sequence, of which only the end could have been chosen.
+// Returns whether all events are of one kind; all batches of an epoch count as one kind. They are
+// then a fixed sequence, and only its length could have been chosen.
 bool one_kind(const EventCounts& counts) {
   const auto kind = [](Event event) {
     event.paid = false;

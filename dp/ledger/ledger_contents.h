@@ -24,13 +24,13 @@ struct LedgerHeader {
   bool operator==(const LedgerHeader&) const = default;
 };
 
-// Adds `releases`; a negative number takes back releases counted before.
+// Adds `releases`; a negative number removes releases counted before.
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
 // The number of releases of all kinds.
 std::int64_t total_releases(const EventCounts& counts);
 
 // A private selection: the best of a random number of runs, chosen in secret, is released
-// (select_privately). What the runs released does not leave otherwise.
+// (select_privately). No other result of the runs is published.
 struct PrivateSelection {
   TruncatedNegativeBinomial runs = {};  // distribution of their number
   EventCounts run = {};                 // the maximum releases of one run
@@ -49,8 +49,8 @@ struct History {
   // All releases are within the plans, but they are not a prefix of a sequence that the plans fix:
   // which part of the plans was released could have been chosen by looking.
   bool whole_plan = false;
-  // Settings were written down after a release by which they could have been chosen: the releases
-  // are of different kinds, and not all are within the plans.
+  // True if settings were recorded after a release and so may depend on it: the releases are of
+  // different kinds, and not all are within the plans.
   bool adaptive = false;
   // The selection that the ledger begins with, if it does: `events` and `plans` contain one of its
   // runs, and a SelectionCost comes on top of their composition.
@@ -134,8 +134,8 @@ struct LedgerContents {
   EventCounts events() const;
   // The releases of all runs, and whether they were planned.
   History history() const;
-  // Why a new training must not take the ledger over, as Ledger::adopt() does: "counts 2 releases
-  // of ..."; empty if nothing was released and the header is this one.
+  // The reason why Ledger::adopt() must refuse this ledger: "counts 2 releases of ..."; empty if it
+  // has no release and the header is this one.
   std::string adoption_problem(const LedgerHeader& wanted) const;
   // Returns whether at most one run has planned or released, and released a prefix of its plan.
   bool one_sequence() const;
@@ -143,7 +143,7 @@ struct LedgerContents {
   // std::invalid_argument when something was released, or the plan is empty.
   void set_plan(LedgerRun& run, const EventCounts& max) const;
   // Charges a private selection to the run. Throws std::invalid_argument unless it is the first
-  // release of the ledger: what was chosen by looking at releases has no bound here.
+  // release of the ledger: there is no bound for a selection that depends on earlier releases.
   void set_selection(LedgerRun& run, const PrivateSelection& selection) const;
 };
 

@@ -80,7 +80,7 @@ void LedgerFile::check_in_place() const {
 }
 
 std::string LedgerFile::read(std::size_t begin) const {
-  constexpr std::size_t min = 1 << 10;  // usually there is nothing new, or a line of another run
+  constexpr std::size_t min = 1 << 10;  // usually no new line, or one of another run
   std::string text;
   while (true) {
     const std::size_t size = text.size(), piece = std::max(min, size);

@@ -24,11 +24,11 @@ struct LedgerText {
   bool missing_newline = false;  // the last line lacks only its newline, which `size` counts
 };
 
-// Reads `more`, which follows what was read, counting open reservations whole, up to the first line
-// that is malformed, was edited or is not in its place; the last line may break off in the middle.
-// Returns why that line is wrong, an empty text where none is. `text` has the lines before it.
+// Reads `more`, the text after the lines read so far, up to the first line that is malformed,
+// edited or out of order. The last line may be incomplete. Open reservations count in full. Returns
+// the fault of the wrong line, or an empty text; `text` then has the lines before it.
 std::string read_right_lines(LedgerText& text, const std::string& more);
-// The same, but throws SystemFailure with "path:line" for a wrong line.
+// Reads likewise, but throws SystemFailure with "path:line" for a wrong line.
 void read_ledger(LedgerText& text, const std::string& more, const std::string& path);
 // Reads a whole file, which must have a header.
 LedgerText parse_ledger(const std::string& text, const std::string& path);

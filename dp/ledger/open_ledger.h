@@ -28,8 +28,8 @@ class OpenLedger {
   OpenLedger(LedgerFile file, std::int64_t block);
   static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
                                             std::int64_t block);
-  // The ways to open a file: a new run; the run of a mark; or the first run of a ledger with this
-  // header that counts nothing.
+  // The ways to open a file: as a new run; as the run of a position; or as the first run of a
+  // ledger with this header and without releases.
   using How = std::variant<std::monostate, LedgerPosition, LedgerHeader>;
   static std::shared_ptr<OpenLedger> open(const std::string& path, const How& how,
                                           std::int64_t block);

@@ -21,7 +21,7 @@ namespace sotto {
 class GaussianMechanism final : public Mechanism {
  public:
   // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
-  // gives no privacy, and the ledger says so.
+  // gives no privacy: the ledger's epsilon is then infinite.
   explicit GaussianMechanism(double noise_multiplier,
                              GaussianNoise noise = GaussianNoise::discretized);
   // The same with a generator of the caller's; with a seeded one the ledger is marked as not

@@ -68,11 +68,11 @@ class Mechanism {
   NoisyGradient release(ClippedSum sum, Ledger& ledger,
                         const Ledger::BudgetCheck& budget_check = {},
                         double unclipped_count_stddev = 0);
-  // release() and the optimizer's step in one pass over the parameters (NoisyUpdate). Throws also
-  // where Optimizer::step() does, before anything is recorded. Exception: if noise makes a gradient
-  // infinite, it throws in the middle of the update, after the release was recorded. A sum that is
-  // divided among ranks makes it collective: each rank updates the elements that it owns, and gets
-  // all others from their owners.
+  // Makes the release and the optimizer's step in one pass over the parameters (NoisyUpdate).
+  // Throws also where Optimizer::step() does, before the release is recorded. One exception: if
+  // noise makes a gradient infinite, it throws in the middle of the update, after the release was
+  // recorded. With a sum divided among ranks it is collective: each rank updates its own elements
+  // and gets the rest from their owners.
   NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
                        const Ledger::BudgetCheck& budget_check = {},
                        double unclipped_count_stddev = 0);
@@ -94,8 +94,8 @@ class Mechanism {
   // The state that a training checkpoint stores for noise that depends on earlier noise: SECRET.
   // Empty for independent noise. It does not contain the generator.
   virtual std::map<std::string, Tensor> state() const { return {}; }
-  // Continues from a state. Throws std::invalid_argument, with nothing changed, for a state that
-  // does not fit.
+  // Continues from a state. Throws std::invalid_argument, before any change, for a state that does
+  // not fit.
   virtual void load_state(const std::map<std::string, Tensor>& /*state*/) {}
 
  protected:

@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t group = 512;
 
 // Computes add_on_grid() for a group whose sums and noise are all below 2^51 spacings, in f64,
-// which is exact there: adding 1.5 * 2^52 rounds to a whole number, halves to even. Returns false,
-// with nothing written, if a sum or noise is larger or a sum is NaN.
+// which is exact there: adding 1.5 * 2^52 rounds to a whole number, halves to even. Returns false
+// without writing if a sum or noise is larger or a sum is NaN.
 template <class S, class T>
 bool add_small(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor,
                const std::int64_t* noise) {

@@ -29,9 +29,9 @@ struct NoiseGrid {
 // L2 norm. Rounding every element moves the sums of neighbouring data sets apart by at most spacing
 // * sqrt(elements); the spacing is the largest power of two for which this is within rounding_share
 // of the sensitivity, and of the noise's standard deviation if that is smaller. The standard
-// deviation is noise_multiplier times the sensitivity with that share added. Depends on nothing
-// else. Throws std::invalid_argument unless the arguments are positive, the standard deviation is
-// below 2^55 spacings and the spacing within [2^-1000, 2^960].
+// deviation is noise_multiplier times the sensitivity with that share added. Throws
+// std::invalid_argument unless the arguments are positive, the standard deviation is below 2^55
+// spacings and the spacing within [2^-1000, 2^960].
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
 
 // The maximum number of elements of one parameter for which noise is drawn together.

@@ -85,8 +85,8 @@ NoisePrefetch::Draws::Draws(std::shared_ptr<const RoundedGaussian> gaussian, Sec
       counts_(std::move(counts)),
       forks_(SecretRandom::forks()),
       stream_(random.reserve(blocks_of(counts_))) {
-  // The keystream does not depend on the number of threads. With one thread none is idle, and
-  // nothing is prefetched.
+  // The keystream does not depend on the number of threads. With one thread none is idle, so no
+  // noise is prefetched.
   if (thread_count() == 1) return;
   draws_.emplace(static_cast<std::size_t>(plan()) * sizeof(std::int64_t), cpu);
   offer_background_work(*this);

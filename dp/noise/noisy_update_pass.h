@@ -53,7 +53,7 @@ class NoisyUpdate {
     step_.emplace(optimizer, released_, noise_variance);
   }
 
-  // Also tells `values` of each parameter that was updated; it must outlive this object.
+  // Also reports each updated parameter to `values`, which must outlive this object.
   void send_values(nn::ValuesFromOwners& values) { values_ = &values; }
 
   // True if other ranks release other elements.
@@ -74,8 +74,8 @@ class NoisyUpdate {
   // elements, whatever the number of parameters (on several ranks three more for each). The host
   // waits once, at the end, to learn whether all numbers were finite. The device gets the key as a
   // kernel argument only, but holds the draws in memory meanwhile. Throws std::invalid_argument at
-  // the end for a sum that is NaN, and for a step with a gradient that noise made infinite; those
-  // elements are not updated, all others are.
+  // the end for a sum that is NaN, and for a step with a gradient that noise made infinite; only
+  // those elements are not updated.
   void on_gpu(const NoiseGrid& grid, const GpuNoise& noise);
   // True if all sums are on one GPU.
   bool on_one_gpu() const;

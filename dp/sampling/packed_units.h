@@ -12,8 +12,8 @@ namespace sotto {
 // 1978), whose order fits the gaps. A unit of a Poisson batch takes about log2(population / batch)
 // + 2 bits; with all units of the population, each takes one.
 std::vector<std::byte> packed_units(std::span<const std::int64_t> units);
-// Returns what packed_units() was given. Throws std::invalid_argument for bytes that are no such
-// code of units below `population`.
+// Returns the units whose code this is. Throws std::invalid_argument for bytes that encode no units
+// below `population`.
 std::vector<std::int64_t> unpacked_units(std::span<const std::byte> bytes, std::int64_t population);
 
 }  // namespace sotto

@@ -1,5 +1,5 @@
 // Sampling of the batches of private training. A batch carries the rate it was sampled with, so
-// that the accountant cannot be told another.
+// that the accountant gets no other.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace sotto {
 
-// The size of a set of units, and a hash that two sets hardly share: ranks compare by it sets that
-// they do not know.
+// Size and hash of a set of units, by which ranks compare sets without sending them.
 struct UnitDigest {
   std::int64_t units = 0;  // their number
   std::uint64_t hash = 0;  // the sum of their hashes, modulo 2^64
@@ -38,7 +37,7 @@ class SampledBatch {
   UnitDigest digest() const { return told_ ? *told_ : digest_of(units_); }
   // The event that a release of this batch is accounted as, with a noise multiplier of 0.
   const Event& event() const { return event_; }
-  // Two draws in which one unit takes part are at least this many apart; 1: no guarantee.
+  // Two draws with one unit in both are at least this many apart; 1: no guarantee.
   std::int64_t min_separation() const { return min_separation_; }
   // The mean number of units in a draw of the epoch, not rounded. Public.
   double expected_batch_size() const { return expected_size_; }
@@ -125,10 +124,10 @@ class Sampler {
 
   // The state for a training checkpoint; SECRET.
   SamplerState state() const;
-  // Continues from a state, also within an epoch, with the same draw numbers: the ledger refuses
-  // batches that were released since, and the rest of an epoch that is drawn anew. Throws
-  // std::invalid_argument, with nothing changed, unless the state is possible, of a sampler like
-  // this one, and secure if this one is.
+  // Continues from a state, also within an epoch, with its draw numbers. The ledger refuses batches
+  // that were released since, and the rest of an epoch that would be drawn again. Throws
+  // std::invalid_argument, before any change, unless the state is possible, of a sampler like this
+  // one, and secure if this one is.
   void load_state(const SamplerState& state);
 
  protected:
@@ -142,7 +141,7 @@ class Sampler {
   // The remaining assignment, after `index_in_epoch` batches, of an epoch that is drawn at its
   // start; load_rest() restores it after checking all of it.
   virtual std::vector<std::int64_t> rest(std::int64_t /*index_in_epoch*/) const { return {}; }
-  // Throws std::invalid_argument, with nothing changed, for an assignment that rest() never gives.
+  // Throws std::invalid_argument, before any change, for an assignment that rest() never returns.
   virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
   // The digest of all units of the draw, where sample() has given one rank's.
   virtual std::optional<UnitDigest> told_digest() const { return std::nullopt; }

@@ -57,10 +57,10 @@ struct Dart {
   bool taken;
 };
 
-// Throws as many darts as a Poisson variable of mean 1 says, each at one of 2^zeros - 1 places,
-// until no two hit the same place: a subset of m places then has a probability proportional to
-// (2^zeros - 1)^-m, which is that of places hit independently with probability 2^-zeros. The rest
-// of a dart's word supplies the random number's other bits.
+// Throws a Poisson number of darts, of mean 1, each at one of 2^zeros - 1 places, and repeats until
+// no two hit one place: a subset of m places then has a probability proportional to (2^zeros -
+// 1)^-m, which is that of places hit independently with probability 2^-zeros. The rest of a dart's
+// word supplies the random number's other bits.
 void throw_darts(std::vector<Dart>& darts, std::uint64_t threshold, SecretRandom& random) {
   const int zeros = zeros_of(threshold);
   const std::uint64_t places = (std::uint64_t{1} << zeros) - 1;

@@ -1,4 +1,4 @@
-// The sampler of a rank that does not draw: rank 0 draws, and tells it its units.
+// The sampler of a rank that does not draw: rank 0 draws and sends it its units.
 #pragma once
 
 #include <memory>

@@ -24,8 +24,8 @@ double rounded(double x, int bits, bool up) {
   return std::ldexp(up ? std::ceil(digits) : std::floor(digits), exponent - bits);
 }
 
-// The bits to which noise, rates and counts are rounded, and those of the delta or epsilon given:
-// steps between such numbers change the answer by more than the errors of two answers differ
+// The bits to which noise, rates, counts, and the given delta or epsilon are rounded. A step
+// between such numbers changes the answer by more than the errors of two answers differ
 // (docs/appendix/proofs-accounting.md, section 5).
 int bits_of_releases(const PldQuery& question) {
   return question.of == PldQuery::Of::epsilon ? 16 : 21;
@@ -45,9 +45,9 @@ SampledGaussian dominating_release(const Event& event, NeighboringRelation relat
 }
 
 // Clamps noise and rates to the discretization's range, to the side of the bound: more noise and
-// less sampling mean less loss. For upper bounds all numbers are rounded to few digits, so that
-// nearly equal arguments have the same answer, and the answers of others differ by more than their
-// errors.
+// less sampling mean less loss. For upper bounds all numbers are rounded to few digits: nearly
+// equal arguments then have equal answers, and different ones have answers that differ by more than
+// their errors.
 ReleaseCounts normalized(const std::map<Event, std::int64_t>& history, NeighboringRelation relation,
                          int bits, Bound bound) {
   constexpr double max_noise = 1e9, min_rate = 1e-12;

@@ -20,7 +20,7 @@ class PldComposition {
                           Discretization rounding = Discretization::connect_the_dots)
       : relation_(relation), losses_(rounding) {}
 
-  // A bound on the epsilon or delta asked for, for a history of full, Poisson and fixed-size
+  // A bound on the epsilon or delta of the query, for a history of full, Poisson and fixed-size
   // batches whose noise multipliers and sampling rates are positive. Lower bounds of fixed-size
   // batches use the worse of their two directions only.
   double answer(const std::map<Event, std::int64_t>& history, const PldQuery& question,

@@ -49,12 +49,11 @@ struct DiscretePld {
 // The relative error of every mass, compared with the integral that defines it.
 inline constexpr double mass_tolerance = 1e-12;
 
-// Discretizes the loss of (P, Q), or mirrored, of (Q, P).
-// upper: connects the dots (Doroshenko et al. 2022, section 3). Mass between two lattice points is
-// divided between them so that P and Q keep their totals; the curve delta(e^epsilon) becomes the
-// polygon through its values at the points.
-// lower, for pairs whose loss is nowhere constant: merges intervals of outcomes whose joint loss is
-// a lattice point, that is, forgets which of them occurred; the curve becomes a polygon of
+// Discretizes the loss of (P, Q), or mirrored, of (Q, P). upper: connects the dots (Doroshenko et
+// al. 2022, section 3). Mass between two lattice points is divided between them so that P and Q
+// keep their totals; the curve delta(e^epsilon) becomes the polygon through its values at the
+// points. lower, for pairs whose loss is nowhere constant: merges intervals of outcomes whose joint
+// loss is a lattice point, that is, drops which of them occurred; the curve becomes a polygon of
 // tangents.
 DiscretePld discretise(const DominatingPair& pair, const LossLattice& lattice, Bound bound,
                        bool mirrored);

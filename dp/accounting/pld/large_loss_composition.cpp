@@ -66,9 +66,10 @@ std::optional<DeltaCurve> curve_of(const std::vector<Rest>& rests, const PldSide
   return DeltaCurve(sum, window, side.bound);
 }
 
-// The others, besides a release with a large loss: with one kind, one release less. With several
-// kinds, one less of each kind for a lower bound, and all for an upper bound; to bound one release
-// less by all, the rest of a release must be normalized, divided by its mass and shifted by a loss.
+// Composition of the remaining releases, given one with a large loss. One kind: one release fewer.
+// Several kinds: for a lower bound, one fewer of each kind; for an upper bound, all of them. To
+// bound n - 1 releases by n, the rest of a release must be normalized: divided by its mass and
+// shifted by a loss.
 std::optional<LargeLossCurve> large_loss_curve(const ComposedQuery& query, const PldSide& side,
                                                const LargeLossPlan& plan) {
   const ReleaseCounts& counts = query.counts;

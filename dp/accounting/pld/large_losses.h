@@ -1,6 +1,6 @@
-// Bounds on delta for many releases of which a single one may decide: losses that are rare and
-// large are counted separately from the sum of the others. Proof in
-// docs/appendix/proofs-accounting.md, section 5.
+// Bounds on delta for many releases if a single large loss may decide it: rare large losses are
+// counted apart from the sum of all further losses. Proof in docs/appendix/proofs-accounting.md,
+// section 5.
 #pragma once
 
 #include <optional>
@@ -37,8 +37,8 @@ class LargeLossCurve {
   struct Less {
     double shift = 0, mass = 1, kept = 0;
   };
-  // `sum` bounds all releases and is accurate near the answer; `others` bounds those besides one
-  // with a large loss and is accurate near 0.
+  // `sum` bounds all releases and is accurate near the answer; `others` bounds the releases besides
+  // one with a large loss and is accurate near 0.
   LargeLossCurve(const DeltaCurve& sum, const DeltaCurve& others, Bound bound, const Less& less)
       : sum_(sum), others_(others), bound_(bound), less_(less) {}
 

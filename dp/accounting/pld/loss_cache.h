@@ -24,9 +24,8 @@ struct PldSide {
   auto operator<=>(const PldSide&) const = default;
 };
 
-// Computes losses and sums when they are first asked for. After one more release of a kind seen
-// before, only the spectra are multiplied once more. References hold until the next call that is
-// not const.
+// Computes losses and sums at their first use. For one more release of a known kind, only the
+// spectra are multiplied again. References hold until the next call that is not const.
 class LossCache {
  public:
   explicit LossCache(Discretization rounding);
@@ -38,7 +37,7 @@ class LossCache {
   // Sets it to at most this, in steps, so that similar queries share their work.
   void truncate_tails(double log_mass);
 
-  // The samples of each kind, which makes the kinds known to the functions below.
+  // The samples of each kind. The functions below accept only kinds that were passed to it.
   std::vector<SampledReleases> sampled(const ReleaseCounts& counts);
   const DominatingPair& pair(const SampledGaussian& kind) const;
   // One thread at a time may ask for a kind.

@@ -22,8 +22,8 @@ double relative_noise(const Event& event, NeighboringRelation relation) {
   return event.noise_multiplier / (relation == NeighboringRelation::replace_one ? 2 : 1);
 }
 
-// Returns whether the history is composed as full batches: it consists of them, or an upper bound
-// is asked for with so little noise that sampling hardly helps.
+// Returns whether the history is composed as full batches: it consists of them, or the query is for
+// an upper bound and the noise is so small that sampling hardly helps.
 bool unsampled(const Counts& history, NeighboringRelation relation, Bound bound) {
   bool full = true, noisy = true;
   for (const auto& [event, count] : history) {
@@ -95,7 +95,7 @@ void PldAccountant::charge(const Event& event, std::int64_t count) {
 double PldAccountant::epsilon(double delta, Bound bound) const {
   if (bound == Bound::upper || without_noise_) return epsilon(delta);
   check_delta(delta);
-  if (has_selection()) return 0;  // a lower bound of one run says nothing about the best of several
+  if (has_selection()) return 0;  // a lower bound of one run is none of the best of several
   const double all = charged_epsilon(delta, bound);
   if (truncation_probability() == 0) return all;
   const double more = delta + (1 + std::exp(all)) * truncation_probability();

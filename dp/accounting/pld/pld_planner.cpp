@@ -97,8 +97,8 @@ PldPlan plan_without_lattice(const SampledCumulants& cumulants, double tilt, dou
   return plan;
 }
 
-// Halves the tilt while that makes the window much shorter, because a tail that decides nothing may
-// dominate the moments. Delta stays well above the rounding errors.
+// Halves the tilt while that makes the window much shorter, because an irrelevant tail may dominate
+// the moments. Delta stays well above the rounding errors.
 PldPlan with_shortest_window(PldPlan best, const SampledCumulants& cumulants, double epsilon,
                              double log_delta) {
   constexpr double much = 0.75, max_outside = 25;

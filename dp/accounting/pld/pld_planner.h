@@ -36,8 +36,8 @@ struct PldPlan {
 // Makes plans for one direction of a composition.
 class PldPlanner {
  public:
-  // For losses of (P, Q), or mirrored, of (Q, P). `accuracy` is relative: of epsilon, or of delta
-  // if delta is asked for.
+  // For losses of (P, Q), or mirrored, of (Q, P). `accuracy` is relative: to epsilon, or to delta
+  // if the query is for delta.
   PldPlanner(std::vector<SampledReleases> releases, bool mirrored, const PldQuery& question,
              double accuracy);
   // For the losses of (P, Q) up to a limit, if one loss above it may decide.

@@ -1,7 +1,7 @@
 // Accounting by privacy loss random variables, the numerical composition of Gopi, Lee and Wutschitz
-// (2021): that of the PLD accountant, but with losses moved to the nearest lattice point. It checks
-// the PLD accountant by other means, and other libraries' PRV accountants by the same. Proof in
-// docs/appendix/proofs-accounting.md, section 5.
+// (2021): that of the PLD accountant, but with losses moved to the nearest lattice point. It is an
+// independent check of the PLD accountant, and comparable with the PRV accountants of other
+// libraries. Proof in docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
 #include "dp/accounting/pld/discrete_pld.h"

@@ -8,8 +8,8 @@ namespace sotto {
 
 namespace {
 
-// The Chernoff bound: the tilted mass is counted as if all of it had the largest weight, which is
-// what Renyi divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
+// The Chernoff bound: all of the tilted mass gets the largest weight, which gives the bound by
+// Renyi divergences (Canonne, Kamath and Steinke 2020, proposition 12).
 double chernoff_bound(double log_moment, double tilt, const PldQuery& question,
                       double infinity_mass) {
   const double log_weight = log_largest_weight(tilt) + log_moment;

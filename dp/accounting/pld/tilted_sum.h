@@ -22,8 +22,8 @@ struct TiltedLoss {
   std::vector<std::complex<double>> spectrum;
   double rest = 0;        // the probability of all but the most likely value
   double log_origin = 0;  // ln of the probability of the most likely value
-  double offset = 0;      // the most likely value; the others differ by whole numbers of spacings
-  double log_moment = 0;  // ln E[e^{tilt loss}]
+  double offset = 0;  // the most likely value; every value is a whole number of spacings from it
+  double log_moment = 0;     // ln E[e^{tilt loss}]
   double infinity_mass = 0;  // the probability that the loss is infinite
 };
 

@@ -14,9 +14,9 @@ namespace sotto {
 // pair is
 //   P = mean over i of N(e_i, sigma^2 I) and Q = N(0, sigma^2 I) in as many dimensions as batches
 // (Chua et al. 2025; Feldman and Shenfeld 2025); the larger divergence of (P, Q) and (Q, P) counts.
-// For (P, Q), integer orders up to 256 are exact to 1e-10, others are bounds. sigma = 0 gives
-// infinity. Throws std::invalid_argument unless batches >= 1, sigma >= 0 and the orders are in (1,
-// 1e6].
+// For (P, Q), integer orders up to 256 are exact to 1e-10; all further orders give bounds. sigma =
+// 0 gives infinity. Throws std::invalid_argument unless batches >= 1, sigma >= 0 and the orders are
+// in (1, 1e6].
 std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
                                              std::span<const double> orders);
 

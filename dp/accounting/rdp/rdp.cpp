@@ -125,7 +125,7 @@ double log_moment(double q, double sigma, double order) {
   if (sigma >= smallest_integrated_sigma) {
     return log1p_exp(ExcessIntegral(q, sigma, order).log());
   }
-  // ln A is convex in the order, so a chord lies above it; ln A without sampling is above it, too.
+  // ln A is convex in the order, so a chord lies above it, and so does ln A without sampling.
   const double below = std::floor(order), t = order - below;
   const double low = below == 1 ? 0 : log_moment(q, sigma, below);
   return std::min((1 - t) * low + t * log_moment(q, sigma, below + 1),

@@ -26,7 +26,7 @@ bool convex(const std::map<Event, RdpTerm>& terms, NeighboringRelation relation)
   return std::ranges::all_of(terms, [&](const auto& term) { return exact(term.first, relation); });
 }
 
-// The sum of the terms at orders[i], which computes what is missing.
+// The sum of the terms at orders[i]; computes missing terms.
 double divergence(std::map<Event, RdpTerm>& terms, NeighboringRelation relation,
                   std::span<const double> orders, std::size_t i) {
   const double distance = relation == NeighboringRelation::replace_one ? 2 : 1;

@@ -72,9 +72,9 @@ class CorrelatedMechanism final : public Mechanism {
   // load_state() needs their number in own_elements_entry. Throws std::invalid_argument after a
   // release that failed midway.
   std::map<std::string, Tensor> state() const override;
-  // Continues the same plan from a state. The next release must be on the very next draw, and the
-  // ledger must not have a later one. Throws std::invalid_argument, with nothing changed, for a
-  // state that is incomplete or of another plan.
+  // Continues the plan from a state. The next release must be on the next draw, and the ledger must
+  // not have a later one. Throws std::invalid_argument, before any change, for a state that is
+  // incomplete or of another plan.
   void load_state(const std::map<std::string, Tensor>& state) override;
 
  protected:
