@@ -38,48 +38,36 @@ HD inline std::uint64_t exponent_choice(std::uint64_t radius, std::uint64_t angl
   return radius >> 52 << 10 | (angle & 1023);
 }
 
+// c_0 r^n + c_1 r^(n-1) + ... + c_n.
+template <class... C>
+HD inline double horner(double r, double sum, C... c) {
+  ((sum = sum * r + c), ...);
+  return sum;
+}
+
 // ln t for t in [1/sqrt 2, sqrt 2]: 2 artanh s, s = (t - 1) / (t + 1), |s| <= 0.172. The first
 // omitted term is below 1e-17 of the sum.
 HD inline double log_near_one(double t) {
   const double s = (t - 1) / (t + 1);
   const double r = s * s;
-  double sum = 1.0 / 21;
-  sum = sum * r + 1.0 / 19;
-  sum = sum * r + 1.0 / 17;
-  sum = sum * r + 1.0 / 15;
-  sum = sum * r + 1.0 / 13;
-  sum = sum * r + 1.0 / 11;
-  sum = sum * r + 1.0 / 9;
-  sum = sum * r + 1.0 / 7;
-  sum = sum * r + 1.0 / 5;
-  sum = sum * r + 1.0 / 3;
+  const double sum = horner(r, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9,
+                            1.0 / 7, 1.0 / 5, 1.0 / 3);
   return 2 * (s + s * (r * sum));
 }
 
 // sin x by Taylor's series for |x| <= pi / 4, to 1e-17.
 HD inline double sin_small(double x) {
   const double r = x * x;
-  double sum = 1.0 / 355687428096000;  // 17!
-  sum = sum * r - 1.0 / 1307674368000;
-  sum = sum * r + 1.0 / 6227020800;
-  sum = sum * r - 1.0 / 39916800;
-  sum = sum * r + 1.0 / 362880;
-  sum = sum * r - 1.0 / 5040;
-  sum = sum * r + 1.0 / 120;
-  sum = sum * r - 1.0 / 6;
+  const double sum =
+      horner(r, 1.0 / 355687428096000 /* 17! */, -1.0 / 1307674368000, 1.0 / 6227020800,
+             -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6);
   return x + x * (r * sum);
 }
 
 HD inline double cos_small(double x) {
   const double r = x * x;
-  double sum = 1.0 / 20922789888000;  // 16!
-  sum = sum * r - 1.0 / 87178291200;
-  sum = sum * r + 1.0 / 479001600;
-  sum = sum * r - 1.0 / 3628800;
-  sum = sum * r + 1.0 / 40320;
-  sum = sum * r - 1.0 / 720;
-  sum = sum * r + 1.0 / 24;
-  sum = sum * r - 1.0 / 2;
+  const double sum = horner(r, 1.0 / 20922789888000 /* 16! */, -1.0 / 87178291200, 1.0 / 479001600,
+                            -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -1.0 / 2);
   return 1 + r * sum;
 }
 
