@@ -28,16 +28,6 @@ UnitDigest digest_of(std::span<const std::int64_t> units) {
   return digest;
 }
 
-std::vector<std::span<const std::int64_t>> SampledBatch::parts(std::int64_t limit) const {
-  check(limit >= 1, "parts: {} units at a time", limit);
-  const std::span<const std::int64_t> all(units_);
-  std::vector<std::span<const std::int64_t>> parts;
-  for (std::size_t at = 0; at < all.size() || at == 0; at += static_cast<std::size_t>(limit)) {
-    parts.push_back(all.subspan(at, std::min(static_cast<std::size_t>(limit), all.size() - at)));
-  }
-  return parts;
-}
-
 Sampler::Sampler(std::int64_t population, const Event& first)
     : population_(population), event_(first) {
   check(population >= 1, "Sampler: a population of {}", population);

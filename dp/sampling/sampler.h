@@ -54,8 +54,6 @@ class SampledBatch {
   std::uint64_t epoch_id() const { return epoch_id_; }
   // Returns whether the batch was drawn with unpredictable randomness.
   bool secure() const { return secure_; }
-  // Consecutive spans of at most `limit` units; one empty span when there are no units.
-  std::vector<std::span<const std::int64_t>> parts(std::int64_t limit) const;
 
  private:
   friend class Sampler;
