@@ -4,6 +4,5 @@
 #include "samples/training/program.h"
 
 int main(int argc, char** argv) {
-  sotto::mnist::DigitsTask task;
-  return sotto::samples::train_program(task, argc, argv);
+  return sotto::samples::train_command<sotto::mnist::DigitsTask>(argc, argv);
 }

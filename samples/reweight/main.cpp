@@ -4,6 +4,5 @@
 #include "samples/training/program.h"
 
 int main(int argc, char** argv) {
-  sotto::reweight::ReweightTask task;
-  return sotto::samples::train_program(task, argc, argv);
+  return sotto::samples::train_command<sotto::reweight::ReweightTask>(argc, argv);
 }

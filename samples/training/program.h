@@ -14,7 +14,14 @@ namespace sotto::samples {
 // data, before anything is released or written; 1 for failures; 128 + the signal that stopped it.
 int train_program(Task& task, int argc, const char* const* argv);
 
-// The same, with another body than the training of one model, which run() is
+// train_program() of a new task, as a command of a program that has several.
+template <class T>
+int train_command(int argc, const char* const* argv) {
+  T task;
+  return train_program(task, argc, argv);
+}
+
+// train_program() with another body than the training of one model, which run() is
 // (samples/training/run.h).
 using Body = std::function<int(const Options& options, const Data& data,
                                const std::shared_ptr<Ranks>& ranks)>;
