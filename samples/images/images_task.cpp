@@ -43,15 +43,13 @@ std::string ImagesTask::title() const {
 }
 
 Settings ImagesTask::defaults() const {
-  Settings settings;
-  settings.epsilon = 3;
-  settings.clip_bound = 0.1;
-  settings.epochs = 20;
-  settings.batch = 512;
-  settings.learning_rate = 1;
-  settings.train_size = 6'000;
-  settings.test_size = 1'000;
-  return settings;
+  return {.epsilon = 3,
+          .clip_bound = 0.1,
+          .epochs = 20,
+          .batch = 512,
+          .learning_rate = 1,
+          .train_size = 6'000,
+          .test_size = 1'000};
 }
 
 std::vector<samples::Preset> ImagesTask::presets() const {
@@ -203,14 +201,6 @@ Dataset ImagesTask::view(const Dataset& samples, std::span<const RecordView> vie
                          std::uint64_t seed) const {
   return {.inputs = augment_each(samples.inputs, views, augmentation_, seed),
           .targets = samples.targets};
-}
-
-Var ImagesTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
-}
-
-double ImagesTask::evaluate(const Tensor& outputs, const samples::Data& data) {
-  return nn::accuracy(outputs, data.test.targets);
 }
 
 std::map<std::string, std::string> ImagesTask::metadata() const {

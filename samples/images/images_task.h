@@ -26,8 +26,6 @@ class ImagesTask final : public samples::Task {
   std::int64_t views() const override { return views_; }
   Dataset view(const Dataset& samples, std::span<const RecordView> views,
                std::uint64_t seed) const override;
-  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(const Tensor& outputs, const samples::Data& data) override;
   std::map<std::string, std::string> metadata() const override;
   void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
                 TrainingReport& report) override;

@@ -114,12 +114,4 @@ std::unique_ptr<nn::Module> DigitsTask::make_model(const samples::Data& /*data*/
   return std::make_unique<models::MnistNetwork>(activation_);
 }
 
-Var DigitsTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
-}
-
-double DigitsTask::evaluate(const Tensor& outputs, const samples::Data& data) {
-  return nn::accuracy(outputs, data.test.targets);
-}
-
 }  // namespace sotto::mnist

@@ -23,8 +23,6 @@ class DigitsTask final : public samples::Task {
   samples::Data load(const samples::Settings& settings) override;
   const samples::DataSource& source() const override { return source_; }
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
-  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(const Tensor& outputs, const samples::Data& data) override;
 
  private:
   samples::DataSource source_ = samples::MadeUp{"drawn by the program"};  // or MNIST's files

@@ -68,15 +68,13 @@ std::string ReweightTask::description() const {
 std::string ReweightTask::title() const { return "Rows by their weights"; }
 
 Settings ReweightTask::defaults() const {
-  Settings settings;
-  settings.epsilon = 8;
-  settings.clip_bound = 1;
-  settings.steps = 600;
-  settings.batch = 1024;
-  settings.learning_rate = 4;
-  settings.momentum = 0;
-  settings.test_size = 10'000;
-  return settings;
+  return {.epsilon = 8,
+          .clip_bound = 1,
+          .steps = 600,
+          .batch = 1024,
+          .learning_rate = 4,
+          .momentum = 0,
+          .test_size = 10'000};
 }
 
 std::vector<samples::Preset> ReweightTask::presets() const {
@@ -247,10 +245,6 @@ void ReweightTask::begin_step(nn::Module& model, std::int64_t step, const Clippe
 
 Var ReweightTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return rows_->losses(tape, weighed(model), batch);
-}
-
-double ReweightTask::evaluate(const Tensor& outputs, const samples::Data& data) {
-  return nn::accuracy(outputs, data.test.targets);
 }
 
 // Which labels are wrong is known here, since the program made them so.

@@ -30,7 +30,6 @@ class ReweightTask final : public samples::Task {
   std::optional<samples::ModelPart> own_part(const samples::Settings& settings) const override;
   void begin_step(nn::Module& model, std::int64_t step, const Clipper* clipper) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(const Tensor& outputs, const samples::Data& data) override;
   void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
                 TrainingReport& report) override;
 

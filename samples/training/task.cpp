@@ -1,13 +1,24 @@
 #include "samples/training/task.h"
 
+#include <sotto/autograd/ops.h>
+#include <sotto/nn/predict.h>
+
 namespace sotto::samples {
 
 std::string text_of(const Measure& measure, double value) {
   return measure.percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
 }
 
+Var Task::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
+}
+
 Var Task::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
   return model(tape.input(batch.inputs));
+}
+
+double Task::evaluate(const Tensor& outputs, const Data& data) {
+  return nn::accuracy(outputs, data.test.targets);
 }
 
 nlohmann::json settings_json(Task& task) {

@@ -145,8 +145,9 @@ class Task {
   // data, and on the weights, which were released, alone.
   virtual void begin_step(nn::Module& /*model*/, std::int64_t /*step*/,
                           const Clipper* /*clipper*/) {}
-  // One loss for each sample of the batch, which is on the model's device.
-  virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch) = 0;
+  // One loss for each sample of the batch, which is on the model's device: the cross entropy of the
+  // model's outputs, unless the task has another.
+  virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch);
   // False if it cannot be trained by several processes together.
   virtual bool on_several_ranks() const { return true; }
   // What learns beside the model in one training; null: nothing does. The arguments, of which the
@@ -157,8 +158,9 @@ class Task {
   }
   // The model's outputs for test samples, one row for each.
   virtual Var outputs(Tape& tape, nn::Module& model, const Dataset& batch);
-  // The measure on the test data, of which these are the outputs. Rank 0's.
-  virtual double evaluate(const Tensor& outputs, const Data& data) = 0;
+  // The measure on the test data, of which these are the outputs: the accuracy, unless the task has
+  // another. Rank 0's.
+  virtual double evaluate(const Tensor& outputs, const Data& data);
   // Metadata of the model file, from which `predict` makes the model again.
   virtual std::map<std::string, std::string> metadata() const { return {}; }
   // Adds results of the final model, and of its outputs for the test data, to the report. Rank 0's.

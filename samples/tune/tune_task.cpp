@@ -90,10 +90,6 @@ std::unique_ptr<nn::Module> TuneTask::make_model(const samples::Data& data, std:
   return std::make_unique<TunedNetwork>(digits_.make_model(data, seed), learning_.bound);
 }
 
-Var TuneTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return digits_.losses(tape, model, batch);
-}
-
 std::unique_ptr<samples::Learner> TuneTask::make_learner(nn::Module& model,
                                                          nn::Optimizer& optimizer,
                                                          const Settings& settings) {
@@ -102,10 +98,6 @@ std::unique_ptr<samples::Learner> TuneTask::make_learner(nn::Module& model,
   learning.bound = learning.bound && settings.privacy;
   return std::make_unique<SettingsLearner>(dynamic_cast<TunedNetwork&>(model), optimizer, settings,
                                            learning, clean_);
-}
-
-double TuneTask::evaluate(const Tensor& outputs, const samples::Data& data) {
-  return digits_.evaluate(outputs, data);
 }
 
 void TuneTask::fix_settings(double weight_decay) {

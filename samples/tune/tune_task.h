@@ -36,11 +36,9 @@ class TuneTask final : public samples::Task {
   samples::Data load(const samples::Settings& settings) override;
   const samples::DataSource& source() const override { return digits_.source(); }
   std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
-  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
   std::unique_ptr<samples::Learner> make_learner(nn::Module& model, nn::Optimizer& optimizer,
                                                  const samples::Settings& settings) override;
   bool on_several_ranks() const override { return false; }
-  double evaluate(const Tensor& outputs, const samples::Data& data) override;
   LedgerUse ledger_use() const override {
     const bool sweeps = sweep_.settings > 0;
     return {.required = sweeps && samples::files_of(source()), .begins = sweeps};
