@@ -175,25 +175,39 @@ std::string to_text(const PrivacyStatement& s) {
          list("notes", s.notes);
 }
 
+namespace {
+
+// Calls visit(name, member) for each text, and for each list of texts.
+template <class Statement, class Visit>
+void visit_texts(Statement& s, const Visit& visit) {
+  visit("unit", s.unit);
+  visit("relation", s.relation);
+  visit("sampling", s.sampling);
+  visit("clipping", s.clipping);
+  visit("mechanism", s.mechanism);
+  visit("accountant", s.accountant);
+  visit("composition", s.composition);
+}
+template <class Statement, class Visit>
+void visit_lists(Statement& s, const Visit& visit) {
+  visit("not_private", s.not_private);
+  visit("covered", s.covered);
+  visit("not_covered", s.not_covered);
+  visit("notes", s.notes);
+}
+
+}  // namespace
+
 std::string to_json(const PrivacyStatement& s) {
   using Json = nlohmann::ordered_json;
-  const Json object = {{"epsilon", std::isfinite(s.epsilon) ? Json(s.epsilon) : Json(nullptr)},
-                       {"delta", s.delta},
-                       {"releases", s.releases},
-                       {"unit", s.unit},
-                       {"relation", s.relation},
-                       {"sampling", s.sampling},
-                       {"clipping", s.clipping},
-                       {"mechanism", s.mechanism},
-                       {"accountant", s.accountant},
-                       {"composition", s.composition},
-                       {"epsilon_planned", s.epsilon_planned && std::isfinite(*s.epsilon_planned)
-                                               ? Json(*s.epsilon_planned)
-                                               : Json(nullptr)},
-                       {"not_private", s.not_private},
-                       {"covered", s.covered},
-                       {"not_covered", s.not_covered},
-                       {"notes", s.notes}};
+  const auto number = [](std::optional<double> x) {
+    return x && std::isfinite(*x) ? Json(*x) : Json(nullptr);
+  };
+  Json object = {{"epsilon", number(s.epsilon)}, {"delta", s.delta}, {"releases", s.releases}};
+  const auto add = [&](const char* name, const auto& value) { object[name] = value; };
+  visit_texts(s, add);
+  object["epsilon_planned"] = number(s.epsilon_planned);
+  visit_lists(s, add);
   return object.dump();
 }
 
@@ -207,23 +221,9 @@ PrivacyStatement statement_from_json(const std::string& text) {
     s.epsilon = epsilon.is_null() ? std::numeric_limits<double>::infinity() : double{epsilon};
     s.delta = json.at("delta");
     s.releases = json.at("releases");
-    const std::pair<const char*, std::string&> texts[] = {
-        {"unit", s.unit},
-        {"relation", s.relation},
-        {"sampling", s.sampling},
-        {"clipping", s.clipping},
-        {"mechanism", s.mechanism},
-        {"accountant", s.accountant},
-        {"composition", s.composition},
-    };
-    for (const auto& [name, value] : texts) value = json.at(name);
-    const std::pair<const char*, std::vector<std::string>&> lists[] = {
-        {"not_private", s.not_private},
-        {"covered", s.covered},
-        {"not_covered", s.not_covered},
-        {"notes", s.notes},
-    };
-    for (const auto& [name, value] : lists) value = json.at(name);
+    const auto read = [&](const char* name, auto& value) { value = json.at(name); };
+    visit_texts(s, read);
+    visit_lists(s, read);
     if (!json.at("epsilon_planned").is_null()) s.epsilon_planned = json.at("epsilon_planned");
     return s;
   } catch (const nlohmann::json::exception& error) {
