@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/core/threads/parallel.h>
-#include <sotto/nn/data/images/encode_png.h>
-#include <sotto/nn/data/images/image_folder.h>
+#include "core/io/atomic_file.h"
+#include "core/threads/parallel.h"
+#include "nn/data/images/encode_png.h"
+#include "nn/data/images/image_folder.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/model_command.h"
 #include "samples/cli/program.h"

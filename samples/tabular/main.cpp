@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/io/atomic_file.h>
-#include <sotto/dp/engine/private_schema.h>
-#include <sotto/nn/data/tables/schema_guess.h>
-#include <sotto/nn/data/tables/table_reader.h>
+#include "core/io/atomic_file.h"
+#include "dp/engine/private_schema.h"
+#include "nn/data/tables/schema_guess.h"
+#include "nn/data/tables/table_reader.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/model_command.h"
 #include "samples/cli/program.h"

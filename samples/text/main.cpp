@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sotto/core/io/atomic_file.h>
+#include "core/io/atomic_file.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/model_command.h"
 #include "samples/cli/program.h"

@@ -1,7 +1,7 @@
 #include "samples/training/task.h"
 
-#include <sotto/autograd/ops.h>
-#include <sotto/nn/predict.h>
+#include "autograd/ops.h"
+#include "nn/predict.h"
 
 namespace sotto::samples {
 
