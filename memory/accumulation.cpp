@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/join.h"
-#include "core/ranks/of_all_ranks.h"
+#include "core/ranks/collectives.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/checkpointing/model_checkpoints.h"
 #include "nn/optim/rank_sink.h"
@@ -161,7 +161,7 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   if (rank_sink) {
     sink.send_rest();
     result = {rank_sink->gradients()};
-    for (const double loss : of_all_ranks(*ranks_, "Accumulation: losses", loss_sum))
+    for (const double loss : all_gather(*ranks_, "Accumulation: losses", loss_sum))
       result.loss_sum += loss;
   }
   if (unscaled(options)) return result;
@@ -177,7 +177,7 @@ Accumulation::Batch Accumulation::share_of(const Loss& loss, std::span<const std
   Batch batch{loss, rows, options, rows.size()};
   if (!ranks_) return batch;
   batch.rows_of_all_ranks = 0;
-  const std::vector<std::size_t> counts = of_all_ranks(*ranks_, "Accumulation: rows", rows.size());
+  const std::vector<std::size_t> counts = all_gather(*ranks_, "Accumulation: rows", rows.size());
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (k == static_cast<std::size_t>(ranks_->rank()))
       batch.options.first_row += static_cast<std::int64_t>(batch.rows_of_all_ranks);

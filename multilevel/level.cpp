@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "autograd/ops/elementwise.h"
+#include "core/ranks/collectives.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/row_factors.h"
 
@@ -41,10 +42,7 @@ Gradients values_of(const std::vector<Parameter*>& parameters) {
 // The sum over ranks, in their order.
 double sum_of_ranks(Ranks* ranks, double own) {
   if (!ranks) return own;
-  std::vector<double> all(static_cast<std::size_t>(ranks->size()));
-  std::vector<Ranks::Room> rooms;
-  for (double& each : all) rooms.push_back(std::as_writable_bytes(std::span(&each, 1)));
-  ranks->gather("multilevel: numbers", std::as_bytes(std::span(&own, 1)), rooms).wait();
+  const std::vector<double> all = all_gather(*ranks, "multilevel: numbers", own);
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 

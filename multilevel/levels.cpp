@@ -25,7 +25,7 @@ Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
       ready_(problems.size()),
       cycle_begins_(problems.size(), true) {
   const std::vector<Parameter*> all = all_parameters(problems);
-  if (options.ranks) nn::tell_values(*options.ranks, all);
+  if (options.ranks) nn::broadcast_values(*options.ranks, all);
   for (const Problem& problem : problems) levels_.emplace_back(problem, all, options.ranks.get());
 }
 

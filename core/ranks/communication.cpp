@@ -159,7 +159,7 @@ void Communication::match(int rank) {
                            peer.expected.front()->text()));
 }
 
-// Both ranks say the same: that the later one is not where the other is.
+// Both ranks blame the higher-numbered one, so that their messages agree.
 void Communication::fail_apart(int rank, const std::string& theirs, const std::string& ours) {
   const int own = link_.rank();
   const bool later = rank > own;
@@ -235,7 +235,7 @@ void Communication::watch(RankClock::time_point now) {
   watch_ended(now);
 }
 
-// A link may say that a block has moved after the rank at its other end said that it ended.
+// A transfer may complete after the peer's end notice.
 void Communication::watch_ended(RankClock::time_point now) {
   for (int k = 0; k < link_.size() && !ended_; ++k) {
     const Peer& peer = peers_[static_cast<std::size_t>(k)];

@@ -11,9 +11,8 @@
 #include "core/cuda/cuda_library.h"
 #include "core/cuda/nccl.h"
 #include "core/error.h"
+#include "core/ranks/collectives.h"
 #include "core/ranks/host_name.h"
-#include "core/ranks/of_all_ranks.h"
-#include "core/ranks/on_rank_0.h"
 #include "core/ranks/operation.h"
 #include "core/ranks/rank_failure.h"
 #include "core/ranks/tensor_moves.h"
@@ -223,16 +222,13 @@ std::string reason(const std::vector<Own>& all) {
 // Collective.
 std::shared_ptr<GpuLink> connected(Ranks& ranks, Device device) {
   const Nccl& nccl = load_nccl();
-  const std::vector<std::byte> told = on_rank_0(ranks, "NCCL's id", [&] {
-    PackedValues values;
-    NcclId id{};
-    nccl_check(nccl, "ncclGetUniqueId", nccl.get_unique_id(&id));
-    values.add(id);
-    return std::move(values).take();
+  const auto id = broadcast(ranks, "NCCL's id", [&] {
+    NcclId unique{};
+    nccl_check(nccl, "ncclGetUniqueId", nccl.get_unique_id(&unique));
+    return unique;
   });
-  const auto id = UnpackedValues(told).take<NcclId>();
   std::shared_ptr<GpuLink> link;
-  fail_together(ranks, [&] {
+  abort_on_error(ranks, [&] {
     link = std::make_shared<NcclLink>(nccl, device, id, ranks.size(), ranks.rank());
   });
   return link;
@@ -243,7 +239,7 @@ std::shared_ptr<GpuLink> connected(Ranks& ranks, Device device) {
 void connect_gpus(Ranks& ranks, Device device) {
   if (ranks.size() == 1) return;
   GpuConnection& gpus = ranks.gpus();
-  const std::vector<Own> all = of_all_ranks(ranks, "GPUs of ranks", own(gpus, device));
+  const std::vector<Own> all = all_gather(ranks, "GPUs of ranks", own(gpus, device));
   if (std::ranges::all_of(all, [](const Own& each) { return each.linked; })) return;
   gpus = {};
   if (std::ranges::all_of(all, [](const Own& each) { return each.gpu[0] == '\0'; })) return;
@@ -259,7 +255,7 @@ void connect_gpus(Ranks& ranks, Device device) {
   std::vector<Tensor> blocks;
   for (int k = 0; k < ranks.size(); ++k) blocks.push_back(first.slice(0, k, k + 1));
   const Tensor own_block = blocks[static_cast<std::size_t>(ranks.rank())];
-  gather_tensors(ranks, "NCCL's first bytes", own_block, std::move(blocks)).wait();
+  all_gather_tensors(ranks, "NCCL's first bytes", own_block, std::move(blocks)).wait();
 }
 
 }  // namespace sotto

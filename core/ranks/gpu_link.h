@@ -25,8 +25,9 @@ class GpuLink {
 
 // Connects the ranks' GPUs (Ranks::gpus), if each rank passes another GPU and all have the same
 // NCCL; if not, the line for people says why. GPUs that are connected stay so. An Engine on ranks
-// does this, and so does nn::tell_values(). No operation may be pending. All ranks call it. Throws
-// RankFailure if NCCL fails. Ranks that are threads of one process hang if it fails on one alone.
+// does this, and so does nn::broadcast_values(). No operation may be pending. All ranks call it.
+// Throws RankFailure if NCCL fails. Ranks that are threads of one process hang if it fails on one
+// alone.
 void connect_gpus(Ranks& ranks, Device device);
 
 }  // namespace sotto

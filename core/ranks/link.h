@@ -45,8 +45,8 @@ class Link {
 
   // True if the destructor waits for the other ranks' destructors.
   virtual bool ends_together() const = 0;
-  // Called once when the run has failed, when others have been told. by_itself: the rank that
-  // failed lives and said so, and others did not find it.
+  // Called once when the run has failed, after the others were notified. by_itself: the failed rank
+  // reported the failure; it was not detected by a timeout.
   virtual void failed(const RankFailure& failure, bool by_itself) = 0;
   // Called last after a failure, at the latest a second later. Ends the process if the ranks are
   // processes: the others end, too.

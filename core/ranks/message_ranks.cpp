@@ -60,8 +60,8 @@ Pending MessageRanks::exchange(std::string_view place, std::vector<Bytes> send,
   return move_blocks(NoticeKind::exchange, place, std::move(send), std::move(receive));
 }
 
-Pending MessageRanks::gather(std::string_view place, Bytes send, std::vector<Room> receive) {
-  return move_blocks(NoticeKind::gather, place,
+Pending MessageRanks::all_gather(std::string_view place, Bytes send, std::vector<Room> receive) {
+  return move_blocks(NoticeKind::all_gather, place,
                      std::vector<Bytes>(static_cast<std::size_t>(size_), send), std::move(receive));
 }
 
@@ -83,16 +83,17 @@ Pending MessageRanks::move_blocks(NoticeKind kind, std::string_view place, std::
   return Pending(std::make_unique<Wait>(*this, operation));
 }
 
-std::vector<std::byte> MessageRanks::tell(std::string_view place, Bytes bytes) {
-  const auto operation = std::make_shared<Operation>(NoticeKind::tell, place, size_);
+std::vector<std::byte> MessageRanks::broadcast(std::string_view place, Bytes bytes) {
+  const auto operation = std::make_shared<Operation>(NoticeKind::broadcast, place, size_);
   if (rank_ != 0) return from_rank_0(operation);
   operation->bytes.assign(bytes.begin(), bytes.end());
   hand_out(operation, std::vector<Bytes>(static_cast<std::size_t>(size_), operation->bytes));
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<std::byte> MessageRanks::deal(std::string_view place, const std::vector<Bytes>& send) {
-  const auto operation = std::make_shared<Operation>(NoticeKind::deal, place, size_);
+std::vector<std::byte> MessageRanks::scatter(std::string_view place,
+                                             const std::vector<Bytes>& send) {
+  const auto operation = std::make_shared<Operation>(NoticeKind::scatter, place, size_);
   if (rank_ != 0) return from_rank_0(operation);
   check_block_count(place, send.size(), size_);
   for (const Bytes block : send)
@@ -129,8 +130,8 @@ std::vector<std::byte> MessageRanks::from_rank_0(const std::shared_ptr<Operation
 }
 
 // Rank 0 waits for the others, which go on at once.
-std::vector<std::vector<std::byte>> MessageRanks::collect(std::string_view place, Bytes bytes) {
-  const auto operation = std::make_shared<Operation>(NoticeKind::collect, place, size_);
+std::vector<std::vector<std::byte>> MessageRanks::gather(std::string_view place, Bytes bytes) {
+  const auto operation = std::make_shared<Operation>(NoticeKind::gather, place, size_);
   if (rank_ != 0) {
     operation->bytes.assign(bytes.begin(), bytes.end());
     operation->parts[0].sends = true;

@@ -27,10 +27,10 @@ class MessageRanks final : public Ranks {
   int ranks_on_host() const override { return ranks_on_host_; }
   Pending exchange(std::string_view place, std::vector<Bytes> send,
                    std::vector<Room> receive) override;
-  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
-  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override;
-  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
-  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
+  Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
+  std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override;
+  std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override;
+  std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;
   void check_running() override;
 
@@ -46,8 +46,8 @@ class MessageRanks final : public Ranks {
 
   Board board_;
   int rank_ = 0, size_ = 0, ranks_on_host_ = 0;
-  bool ready_ = false;           // the link is made, or
-  std::exception_ptr not_made_;  // could not be
+  bool ready_ = false;           // connecting succeeded
+  std::exception_ptr not_made_;  // why it failed
   std::uint64_t operations_ = 0;
   int exceptions_ = std::uncaught_exceptions();
   std::thread thread_;

@@ -1,6 +1,7 @@
 // A run of one rank: what it sends, it receives.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,16 +20,19 @@ class OneRank final : public Ranks {
   int ranks_on_host() const override { return 1; }
   Pending exchange(std::string_view place, std::vector<Bytes> send,
                    std::vector<Room> receive) override;
-  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
-  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override;
+  Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
+  std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override;
   // The only block.
-  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
-  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
+  std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override;
+  std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;
   void check_running() override;
 
  private:
   std::optional<std::string> failure_;
 };
+
+// Returns `ranks`, or a OneRank for null.
+std::shared_ptr<Ranks> ranks_or_one(std::shared_ptr<Ranks> ranks);
 
 }  // namespace sotto

@@ -19,8 +19,8 @@ std::uint64_t digest_of(std::string_view place) {
 }  // namespace
 
 std::string_view name(NoticeKind kind) {
-  constexpr std::string_view names[] = {"exchange", "gather",    "tell",    "deal",
-                                        "collect",  "heartbeat", "failure", "end"};
+  constexpr std::string_view names[] = {"exchange", "all_gather", "broadcast", "scatter",
+                                        "gather",   "heartbeat",  "failure",   "end"};
   return names[static_cast<std::size_t>(kind)];
 }
 

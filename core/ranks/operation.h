@@ -17,10 +17,10 @@ using RankClock = std::chrono::steady_clock;
 
 enum class NoticeKind : std::uint32_t {
   exchange,
+  all_gather,
+  broadcast,
+  scatter,
   gather,
-  tell,
-  deal,
-  collect,
   heartbeat,
   failure,
   end
@@ -35,7 +35,7 @@ struct NoticeHead {
   std::uint64_t digest = 0;  // of the place
   std::uint64_t bytes = 0;   // that follow for the operation
   NoticeKind kind = NoticeKind::heartbeat;
-  std::uint32_t by_itself = 0;  // 1: the failure of the rank that tells it
+  std::uint32_t by_itself = 0;  // 1: the rank that reports the failure failed
 };
 
 struct ReadNotice {
@@ -54,7 +54,7 @@ struct Operation {
     bool expects = false;  // whether this rank receives from it
     Ranks::Bytes out;
     Ranks::Room room;
-    bool any_size = false;           // whether `grown` is made as large as what comes
+    bool any_size = false;           // resize `grown` to the incoming message
     std::vector<std::byte> grown{};  // where bytes of any size arrive
     bool arrived = false;            // whether the other rank has begun the operation
     std::unique_ptr<Link::Transfer> sending, receiving;

@@ -8,8 +8,8 @@
 
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
+#include "core/ranks/collectives.h"
 #include "core/ranks/host_name.h"
-#include "core/ranks/of_all_ranks.h"
 #include "core/threads/parallel.h"
 
 namespace sotto {
@@ -65,17 +65,17 @@ int threads_of(std::size_t rank, std::span<const RankProcessors> ranks) {
 
 std::string share_processors(Ranks& ranks, int threads) {
   const std::vector<RankProcessors> all =
-      of_all_ranks(ranks, "processors of each rank", own_processors());
+      all_gather(ranks, "processors of each rank", own_processors());
   if (threads > 0) {
     set_thread_count(threads);
   } else if (!std::getenv("OMP_NUM_THREADS")) {
     set_thread_count(threads_of(static_cast<std::size_t>(ranks.rank()), all));
   }
-  return line(all, of_all_ranks(ranks, "threads of each rank", thread_count()));
+  return line(all, all_gather(ranks, "threads of each rank", thread_count()));
 }
 
 Device gpu_of_rank(Ranks& ranks) {
-  const std::vector<Host> hosts = of_all_ranks(ranks, "hosts of each rank's GPU", own_host());
+  const std::vector<Host> hosts = all_gather(ranks, "hosts of each rank's GPU", own_host());
   const auto before = std::count(hosts.begin(), hosts.begin() + ranks.rank(),
                                  hosts[static_cast<std::size_t>(ranks.rank())]);
   return {DeviceKind::cuda, static_cast<int>(before % std::ssize(cuda_runtime().devices()))};

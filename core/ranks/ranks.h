@@ -1,5 +1,5 @@
-// The processes of a distributed run. They move bytes and never add: sums are made by their owner,
-// in the order of ranks, so that no result depends on the transport or on the order of arrival.
+// The processes of a distributed run. Ranks move bytes and never reduce. The owner of an element
+// adds the ranks' values in rank order, so no result depends on transport or arrival order.
 #pragma once
 
 #include <cstddef>
@@ -45,11 +45,11 @@ class Pending {
   std::unique_ptr<Work> work_;
 };
 
-// One rank's end of a distributed run. All ranks call the same operations in the same order;
-// `place` names the call for people ("Engine: clipped sums") and is compared between ranks, so that
-// ranks at different operations are an error that names both places, and not a hang. Operations
-// may overlap: several may be pending. Buffers must stay alive until their operation was waited
-// for. One thread at a time may call.
+// One rank's end of a distributed run. All ranks call the same operations in the same order.
+// `place` labels the call ("Engine: clipped sums"). If two ranks meet at different calls, both
+// throw an error naming the two, instead of deadlocking. Operations may overlap: several may be
+// pending. Buffers must stay alive until their operation was waited for. One thread at a time may
+// call. Collectives on values are in core/ranks/collectives.h.
 class Ranks {
  public:
   // Bytes to send, and memory for those to receive.
@@ -70,13 +70,14 @@ class Ranks {
   virtual Pending exchange(std::string_view place, std::vector<Bytes> send,
                            std::vector<Room> receive) = 0;
   // Receives rank k's `send` in receive[k], on every rank.
-  virtual Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) = 0;
+  virtual Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) = 0;
   // Rank 0's bytes, on every rank; what others pass is ignored. Any size.
-  virtual std::vector<std::byte> tell(std::string_view place, Bytes bytes) = 0;
+  virtual std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) = 0;
   // All ranks' bytes, in their order, on rank 0; empty on others. Small, any size.
-  virtual std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) = 0;
+  virtual std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) = 0;
   // Rank 0's send[k], on rank k; what others pass is ignored. Any sizes.
-  virtual std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) = 0;
+  virtual std::vector<std::byte> scatter(std::string_view place,
+                                         const std::vector<Bytes>& send) = 0;
   // Ends the run: every rank's waiting or next operation throws a RankFailure with this message,
   // this rank and its host. Returns.
   virtual void fail(std::string_view message) noexcept = 0;
@@ -85,8 +86,8 @@ class Ranks {
 
   // The connection that connect_gpus() made.
   virtual GpuConnection& gpus() { return gpus_; }
-  // Called by the GPUs' link with each of its operations, which is returned, and the bytes that
-  // this rank's GPU sends to other ranks and receives: for ranks that count.
+  // Hook for instrumentation: the GPU link reports each transfer with the bytes that this rank's
+  // GPU sends to other ranks and receives. Returns `pending`.
   virtual Pending sent_by_gpus(std::string_view /*place*/, std::uint64_t /*sent*/,
                                std::uint64_t /*received*/, Pending pending) {
     return pending;

@@ -125,7 +125,7 @@ std::vector<Ranks::Room> rooms_of(const std::vector<Tensor>& tensors) {
 
 Pending begin(Ranks& ranks, std::string_view place, std::vector<Ranks::Bytes> send,
               std::vector<Ranks::Room> receive, bool gathers) {
-  if (gathers) return ranks.gather(place, send[0], std::move(receive));
+  if (gathers) return ranks.all_gather(place, send[0], std::move(receive));
   return ranks.exchange(place, std::move(send), std::move(receive));
 }
 
@@ -175,8 +175,8 @@ Pending exchange_tensors(Ranks& ranks, std::string_view place, std::vector<Tenso
   return move(ranks, place, {std::move(send), std::move(receive)});
 }
 
-Pending gather_tensors(Ranks& ranks, std::string_view place, Tensor send,
-                       std::vector<Tensor> receive) {
+Pending all_gather_tensors(Ranks& ranks, std::string_view place, Tensor send,
+                           std::vector<Tensor> receive) {
   return move(ranks, place, {{std::move(send)}, std::move(receive), true});
 }
 

@@ -1,4 +1,4 @@
-// Operations of ranks on tensors, wherever these are.
+// Collectives on tensors of any device.
 #pragma once
 
 #include <string_view>
@@ -16,9 +16,9 @@ namespace sotto {
 // std::invalid_argument for tensors with gaps or on several devices.
 Pending exchange_tensors(Ranks& ranks, std::string_view place, std::vector<Tensor> send,
                          std::vector<Tensor> receive);
-// Ranks::gather, in the same way: receive[k] is rank k's `send`, on every rank.
-Pending gather_tensors(Ranks& ranks, std::string_view place, Tensor send,
-                       std::vector<Tensor> receive);
+// Ranks::all_gather, in the same way: receive[k] is rank k's `send`, on every rank.
+Pending all_gather_tensors(Ranks& ranks, std::string_view place, Tensor send,
+                           std::vector<Tensor> receive);
 
 // Copies the elements of a tensor without gaps to another as bytes, on one device.
 void copy_elements(const Tensor& from, const Tensor& to);

@@ -115,7 +115,7 @@ class ThreadLink final : public Link {
 
   void notify(int to, Ranks::Bytes notice) override {
     const NoticeHead head = read_notice(notice).head;
-    const bool operation = head.kind <= NoticeKind::collect;
+    const bool operation = head.kind <= NoticeKind::gather;
     silent_ |=
         operation && rank_ == hub_->options.silent_rank && head.number >= hub_->options.silent_from;
     if (silent_) return;

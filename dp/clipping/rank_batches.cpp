@@ -1,12 +1,12 @@
 #include "dp/clipping/rank_batches.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <utility>
 
 #include "core/error.h"
 #include "core/io/xxh64.h"
+#include "core/ranks/collectives.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -52,7 +52,7 @@ PartsOfBatch::PartsOfBatch(const Clipper& clipper, std::span<const std::int64_t>
   std::vector<Ranks::Room> room;
   for (Part& from : all_) room.push_back(std::as_writable_bytes(std::span(&from, 1)));
   pending_ =
-      ranks.gather("parts of the batch", std::as_bytes(std::span(&own_, 1)), std::move(room));
+      ranks.all_gather("parts of the batch", std::as_bytes(std::span(&own_, 1)), std::move(room));
 }
 
 void PartsOfBatch::check_division(const UnitDigest& drawn) {
@@ -80,10 +80,8 @@ SharedBatch::SharedBatch(const Clipper& clipper, std::vector<std::int64_t> own_u
 
 std::vector<double> counts_on_rank_0(Ranks& ranks, const std::vector<double>& own) {
   std::vector<double> total(own.size());
-  for (const auto& bytes : ranks.collect("clip counts", std::as_bytes(std::span(own)))) {
-    std::vector<double> counts(own.size());
-    check(bytes.size() == own.size() * sizeof(double), "Clipper: ranks count different things");
-    std::memcpy(counts.data(), bytes.data(), bytes.size());
+  for (const std::vector<double>& counts : gather(ranks, "clip counts", own)) {
+    check(counts.size() == own.size(), "Clipper: ranks count different things");
     for (std::size_t k = 0; k < total.size(); ++k) total[k] += counts[k];
   }
   return total;

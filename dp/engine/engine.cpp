@@ -76,9 +76,7 @@ void Engine::load_state(const TensorFile& file) {
   parts_->load(engine_state(file));
 }
 
-std::shared_ptr<Ranks> Engine::ranks() const {
-  return parts_->shared ? parts_->options.ranks : nullptr;
-}
+std::shared_ptr<Ranks> Engine::ranks() const { return parts_->options.ranks; }
 
 double Engine::delta() const { return parts_->options.delta; }
 Ledger Engine::ledger() const { return parts_->ledger; }

@@ -133,7 +133,7 @@ class Engine {
   double epsilon() const;
   // The delta of the options.
   double delta() const;
-  // The ranks of a distributed run (EngineOptions::ranks); null for one rank.
+  // The ranks of the run; a OneRank for one process. Never null.
   std::shared_ptr<Ranks> ranks() const;
   // A handle of the ledger's run that the engine's releases belong to.
   Ledger ledger() const;

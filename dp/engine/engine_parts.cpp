@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "core/join.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/engine/rank_agreement.h"
 #include "dp/engine/validation.h"
 #include "dp/noise/noise_grid.h"
@@ -21,12 +22,13 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
   if (!checked.ranks) checked.ranks = ledger.ranks();
   std::vector<std::string> problems =
       engine_problems(model, optimizer, population, checked, ledger.header());
-  if (!several(checked.ranks.get())) {
+  checked.ranks = ranks_or_one(checked.ranks);
+  if (checked.ranks->size() == 1) {
     check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
     return checked;
   }
   check_agreement(model, optimizer, population, data, checked, ledger, std::move(problems));
-  // The others are told the noise multiplier that rank 0 calibrates.
+  // The noise multiplier that rank 0 calibrates comes by share_progress().
   if (checked.ranks->rank() != 0) checked.noise_multiplier = options.noise_multiplier.value_or(1);
   return checked;
 }
@@ -71,11 +73,7 @@ std::unique_ptr<Engine::Parts> Engine::Parts::make(nn::Module& model, nn::Optimi
   const auto construct = [&] {
     parts = std::make_unique<Parts>(model, optimizer, population, data, ledger, checked);
   };
-  if (several(checked.ranks.get())) {
-    fail_together(*checked.ranks, construct);
-  } else {
-    construct();
-  }
+  abort_on_error(*checked.ranks, construct);
   return parts;
 }
 
@@ -86,8 +84,8 @@ Engine::Parts::Parts(nn::Module& trained_model, nn::Optimizer& its_optimizer,
       model(trained_model),
       optimizer(its_optimizer),
       ledger(run),
-      shared(several(options.ranks.get()) ? std::make_unique<SharedRun>(options.ranks, optimizer)
-                                          : nullptr),
+      shared(options.ranks->size() > 1 ? std::make_unique<SharedRun>(options.ranks, optimizer)
+                                       : nullptr),
       sampler(sampler_of(shared.get(), make_sampler(population, sampler_options(options)))),
       clipper(clip_groups(model, options), clip_options(options, *sampler),
               options.passes.value_or(ClipPasses::one)),
@@ -264,11 +262,11 @@ void Engine::Parts::share_progress() {
 // first order.
 void Engine::Parts::plan_together(const Loss& loss) {
   if (batches.rows()) return;
-  by_rank_0(options.ranks, "Engine::step", [&] {
+  on_rank_0(*options.ranks, "Engine::step", [&] {
     check_model();
     check_step();
   });
-  fail_together(shared->ranks(), [&] {
+  abort_on_error(shared->ranks(), [&] {
     if (!leads()) check_model();
     plan_memory(loss);
   });
@@ -295,8 +293,8 @@ StepReport Engine::Parts::step_together(const Loss& loss) {
     }
   }();
   try {
-    fail_together(shared->ranks(),
-                  [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
+    abort_on_error(shared->ranks(),
+                   [&] { compute_together(loss, std::move(drawn.second), drawn.first); });
   } catch (const OnEveryRank&) {
     deny_together(before, releases);
     throw;

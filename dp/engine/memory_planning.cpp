@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/ranks/of_all_ranks.h"
+#include "core/ranks/collectives.h"
 
 namespace sotto {
 
@@ -175,7 +175,7 @@ void MemoryPlanning::agree(Ranks& ranks) {
   };
   memory::Plan& plan = *plan_;
   std::int64_t& rows = plan.considered[plan.chosen].fit.rows;
-  const auto all = of_all_ranks(ranks, "Engine: memory plan", Choice{plan.chosen, rows});
+  const auto all = all_gather(ranks, "Engine: memory plan", Choice{plan.chosen, rows});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     check(all[rank].strategy == all[0].strategy,
           "memory: the limit leaves rank {} the strategy number {} and rank 0 number {}: give a "

@@ -8,7 +8,7 @@
 #include "core/devices.h"
 #include "core/join.h"
 #include "core/library_version.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
 #include "dp/engine/run_facts.h"
 #include "dp/engine/unit_owners.h"
 #include "dp/engine/validation.h"
@@ -41,7 +41,7 @@ std::string arithmetic(Device device) {
          hash_of(gemm(matrix, contiguous(matrix.transpose(0, 1))));
 }
 
-// The kind of the device: a rank's number of its GPU is its own.
+// Device type without its index, which differs between ranks.
 std::string device_text(Device device) {
   if (device == cpu) return "the CPU";
   const std::vector<DeviceInfo> all = devices();
@@ -65,42 +65,16 @@ void add_model(std::vector<Fact>& facts, nn::Module& model, const nn::Optimizer&
   facts.emplace_back("optimizer's order", order);
 }
 
-// All that a rank says about itself.
-struct Said {
+// One rank's run.
+struct RankRun {
+  static auto fields(auto& self) { return std::tie(self.facts, self.problems, self.owned); }
   std::vector<Fact> facts;
   std::vector<std::string> problems;
   std::vector<std::byte> owned;  // owned_units()
 };
 
-std::vector<std::byte> packed(const Said& said) {
-  PackedValues values;
-  values.add(said.facts.size());
-  for (const auto& [name, value] : said.facts) {
-    values.add_all(name);
-    values.add_all(value);
-  }
-  values.add(said.problems.size());
-  for (const std::string& problem : said.problems) values.add_all(problem);
-  values.add_all(said.owned);
-  return std::move(values).take();
-}
-
-Said unpacked(const std::vector<std::byte>& bytes) {
-  UnpackedValues values(bytes);
-  Said said;
-  said.facts.resize(values.take<std::size_t>());
-  for (auto& [name, value] : said.facts) {
-    name = values.take_all<std::string>();
-    value = values.take_all<std::string>();
-  }
-  said.problems.resize(values.take<std::size_t>());
-  for (std::string& problem : said.problems) problem = values.take_all<std::string>();
-  said.owned = values.take_all<std::vector<std::byte>>();
-  return said;
-}
-
 // Appends the facts in which a rank differs from rank 0.
-void compare(const Said& rank_0, const Said& other, std::size_t rank,
+void compare(const RankRun& rank_0, const RankRun& other, std::size_t rank,
              std::vector<std::string>& found) {
   const std::size_t common = std::min(rank_0.facts.size(), other.facts.size());
   if (rank_0.facts.size() != other.facts.size())
@@ -173,21 +147,20 @@ void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int
                      std::vector<std::string> problems) {
   const std::vector<std::string> more = rank_problems(optimizer, options, ledger);
   problems.insert(problems.end(), more.begin(), more.end());
-  Said own{{}, problems, {}};
+  RankRun own{{}, std::move(problems), {}};
   try {
     own.facts = facts_of_run(model, optimizer, population, data, options, ledger);
     own.owned = owned_units(population, options);
   } catch (const std::exception& error) {
     own.problems.emplace_back(error.what());  // of a function of the user's
   }
-  const auto all = options.ranks->collect("Engine: options", packed(own));
-  by_rank_0(options.ranks, "Engine: agreement", [&] {
+  const auto all = gather(*options.ranks, "Engine: options", own);
+  on_rank_0(*options.ranks, "Engine: agreement", [&] {
     std::vector<std::string> found = own.problems;
     std::vector<std::vector<std::byte>> owned{own.owned};
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      Said other = unpacked(all[rank]);
-      compare(own, other, rank, found);
-      owned.push_back(std::move(other.owned));
+      compare(own, all[rank], rank, found);
+      owned.push_back(all[rank].owned);
     }
     check(found.empty(), "Engine: {}", join(found, "\nEngine: "));
     const std::string problem =

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
 #include "dp/engine/engine_parts.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/gaussian_mechanism.h"
@@ -15,18 +15,15 @@ namespace sotto {
 namespace {
 
 // Refuses, on every rank, a query in which one differs from rank 0.
-void check_same_query(const std::shared_ptr<Ranks>& ranks, const MeanQuery& query) {
+void check_same_query(Ranks& ranks, const MeanQuery& query) {
   std::string own = fmt::format("noise multiplier {}, sampling rate {}", query.noise_multiplier,
                                 query.sampling_rate);
   for (const auto& [low, high] : query.ranges) own += fmt::format(", {} to {}", low, high);
-  PackedValues packed;
-  packed.add_all(own);
-  const auto all = ranks->collect("release_means: query", std::move(packed).take());
-  by_rank_0(ranks, "release_means: agreement", [&] {
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      const std::string other = UnpackedValues(all[rank]).take_all<std::string>();
-      check(other == own, "release_means: {} on rank {} and {} on rank 0", other, rank, own);
-    }
+  const auto all = gather(ranks, "release_means: query", own);
+  on_rank_0(ranks, "release_means: agreement", [&] {
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+      check(all[rank] == own, "release_means: {} on rank {} and {} on rank 0", all[rank], rank,
+            own);
   });
 }
 
@@ -58,7 +55,7 @@ void add_values(StatisticSum& sum, const MeanQuery& query, const UnitBatches& ba
 std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
   check(!options.noise_strategy,
         "release_means: a plan of correlated noise allows no other releases in between");
-  if (shared) check_same_query(options.ranks, query);
+  if (shared) check_same_query(*options.ranks, query);
   check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
   claim_run();
   GaussianMechanism gaussian(query.noise_multiplier, options.noise);
@@ -80,7 +77,7 @@ std::vector<double> Engine::Parts::release_means(const MeanQuery& query) {
   SampledBatch draw =
       shared->draw("Engine::release_means", *drawing, batches.owners(), begin).second;
   std::vector<double> means;
-  fail_together(shared->ranks(), [&] {
+  abort_on_error(shared->ranks(), [&] {
     means = release_means(query, std::move(draw), std::move(sum), gaussian);
     if (options.target_epsilon) share_progress();
   });

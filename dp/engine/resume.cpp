@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "core/join.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
 #include "dp/engine/engine_parts.h"
 
 namespace sotto {
@@ -71,17 +71,17 @@ void Engine::Parts::check_state(const EngineState& state) const {
 
 void Engine::Parts::load_together(const TensorFile& file) {
   EngineState state;
-  by_rank_0(options.ranks, "Engine::load_state", [&] {
+  on_rank_0(*options.ranks, "Engine::load_state", [&] {
     state = engine_state(file);
     check_state(state);
     SharedRun::check_whole(state.mechanism, summed_parameters());
   });
-  fail_together(shared->ranks(),
-                [&] { state.mechanism = shared->own(state.mechanism, summed_parameters()); });
-  by_rank_0(options.ranks, "Engine::load_state", [&] { load(state); });
+  abort_on_error(shared->ranks(),
+                 [&] { state.mechanism = shared->own(state.mechanism, summed_parameters()); });
+  on_rank_0(*options.ranks, "Engine::load_state", [&] { load(state); });
   share_progress();
   if (leads()) return;
-  fail_together(shared->ranks(), [&] { mechanism->load_state(state.mechanism); });
+  abort_on_error(shared->ranks(), [&] { mechanism->load_state(state.mechanism); });
 }
 
 void Engine::Parts::load(const EngineState& state) {

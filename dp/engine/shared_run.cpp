@@ -3,8 +3,8 @@
 #include <optional>
 #include <span>
 
+#include "core/ranks/collectives.h"
 #include "core/ranks/gpu_link.h"
-#include "core/ranks/on_rank_0.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
 #include "dp/sampling/packed_units.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -27,74 +27,46 @@ std::unique_ptr<Sampler> SharedRun::sampler_for(std::unique_ptr<Sampler> sampler
 
 namespace {
 
-// Returns rank 0's message about a draw to a rank that computes these of its units.
-std::vector<std::byte> packed_order(const StepOrder& order, const SamplerState& before,
-                                    const UnitDigest& all, std::span<const std::int64_t> own) {
-  PackedValues values;
-  values.add(order.steps_made);
-  values.add(order.noise_multiplier);
-  values.add(order.loss_scale);
-  values.add_all(order.bounds);
-  values.add(before.index_in_epoch);
-  values.add(before.epoch_began);
-  values.add(before.number);
-  values.add(all);
-  values.add_all(packed_units(own));
-  return std::move(values).take();
-}
-
-// The reverse: tells the sampler the draw.
-StepOrder told_order(UnpackedValues told, ToldSampler& sampler) {
+// Rank 0's message to one rank about a draw.
+struct Drawn {
+  static auto fields(auto& self) {
+    return std::tie(self.order, self.index_in_epoch, self.epoch_began, self.number, self.all,
+                    self.own);
+  }
   StepOrder order;
-  order.steps_made = told.take<std::int64_t>();
-  order.noise_multiplier = told.take<double>();
-  order.loss_scale = told.take<double>();
-  order.bounds = told.take_all<std::vector<double>>();
-  const auto index_in_epoch = told.take<std::int64_t>();
-  const auto epoch_began = told.take<std::uint64_t>(), number = told.take<std::uint64_t>();
-  const auto all = told.take<UnitDigest>();
-  const auto own = told.take_all<std::vector<std::byte>>();
-  sampler.tell(index_in_epoch, epoch_began, number, unpacked_units(own, sampler.population()), all);
-  return order;
-}
+  std::int64_t index_in_epoch = 0;  // the sampler's position before it
+  std::uint64_t epoch_began = 0, number = 0;
+  UnitDigest all;              // of all its units
+  std::vector<std::byte> own;  // packed_units() of those that the rank computes
+};
 
 }  // namespace
 
 std::pair<StepOrder, SampledBatch> SharedRun::draw(std::string_view place, Sampler& sampler,
                                                    const UnitOwners& owners,
                                                    const std::function<StepOrder()>& decide) {
-  StepOrder order;
-  std::optional<SampledBatch> drawn;
-  UnpackedValues told(dealt_by_rank_0(*ranks_, place, [&] {
-    order = decide();
+  std::optional<SampledBatch> here;
+  Drawn drawn = scatter(*ranks_, place, [&] {
+    StepOrder order = decide();
     const SamplerState before = sampler.state();
-    drawn = sampler.draw();
-    const UnitDigest all = drawn->digest();
-    std::vector<std::vector<std::byte>> messages;
-    for (const auto& own : owners.by_rank(ranks_->size(), drawn->units()))
-      messages.push_back(packed_order(order, before, all, own));
+    here = sampler.draw();
+    std::vector<Drawn> messages;
+    for (const auto& own : owners.by_rank(ranks_->size(), here->units()))
+      messages.push_back({order, before.index_in_epoch, before.epoch_began, before.number,
+                          here->digest(), packed_units(own)});
     return messages;
-  }));
-  if (drawn) return {std::move(order), std::move(*drawn)};
-  fail_together(*ranks_,
-                [&] { order = told_order(std::move(told), dynamic_cast<ToldSampler&>(sampler)); });
-  return {std::move(order), sampler.draw()};
+  });
+  if (here) return {std::move(drawn.order), std::move(*here)};
+  abort_on_error(*ranks_, [&] {
+    dynamic_cast<ToldSampler&>(sampler).tell(drawn.index_in_epoch, drawn.epoch_began, drawn.number,
+                                             unpacked_units(drawn.own, sampler.population()),
+                                             drawn.all);
+  });
+  return {std::move(drawn.order), sampler.draw()};
 }
 
 RunProgress SharedRun::tell(const std::function<RunProgress()>& progress) const {
-  UnpackedValues told(on_rank_0(*ranks_, "Engine: progress", [&] {
-    const RunProgress here = progress();
-    PackedValues values;
-    values.add(here.steps_made);
-    values.add(here.first_noise);
-    values.add(here.may_step);
-    return std::move(values).take();
-  }));
-  RunProgress of_rank_0;
-  of_rank_0.steps_made = told.take<std::int64_t>();
-  of_rank_0.first_noise = told.take<double>();
-  of_rank_0.may_step = told.take<bool>();
-  return of_rank_0;
+  return broadcast(*ranks_, "Engine: progress", progress);
 }
 
 void SharedRun::check_whole(const MechanismState& whole,
@@ -142,7 +114,7 @@ MechanismState SharedRun::own(const MechanismState& whole,
   constexpr const char* slots_entry = "slots";  // -1 without memory
   const std::int64_t own_slots = found == whole.end() ? -1 : found->second.size(0);
   small[slots_entry] = Tensor::from(std::vector{own_slots}, {});
-  MechanismState state = nn::told_tensors(*ranks_, small);
+  MechanismState state = nn::broadcast_tensors(*ranks_, small);
   const std::int64_t slots = state.at(slots_entry).to_vector<std::int64_t>()[0];
   state.erase(slots_entry);
   if (slots < 0) return state;

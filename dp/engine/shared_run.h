@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,11 @@
 
 namespace sotto {
 
-// Rank 0's decisions on a step, told before it.
+// Rank 0's decisions on a step.
 struct StepOrder {
+  static auto fields(auto& self) {
+    return std::tie(self.steps_made, self.noise_multiplier, self.loss_scale, self.bounds);
+  }
   std::int64_t steps_made = 0;
   double noise_multiplier = 0;
   double loss_scale = 1;

@@ -7,7 +7,8 @@
 
 #include "core/io/file_lock.h"
 #include "core/overloaded.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/engine/training_checkpoint.h"
 #include "memory/planning/planner.h"
 #include "nn/data/batch_loader.h"
@@ -30,47 +31,22 @@ bool has_files(const std::string& ledger, const TrainOptions& options) {
          (!options.save.empty() && std::filesystem::exists(options.save, unseen));
 }
 
-// On rank 0 of several, the ranks that see files of an earlier run: on another host, the disk may
-// be another one. Collective.
-std::vector<std::size_t> ranks_with_files(const std::string& ledger, const TrainOptions& options) {
-  std::vector<std::size_t> ranks;
-  if (!options.engine.ranks) return ranks;
-  const auto seen = std::byte{has_files(ledger, options)};
-  const auto all = options.engine.ranks->collect("train: files", std::span(&seen, 1));
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == std::vector{std::byte{1}}) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
-// Rank 0's answer, on every rank; without ranks (null) the answer.
-bool told(const std::shared_ptr<Ranks>& ranks, const char* place,
-          const std::function<bool()>& answer) {
-  if (!ranks) return answer();
-  const auto bytes = on_rank_0(*ranks, place, [&] {
-    PackedValues values;
-    values.add(answer());
-    return std::move(values).take();
-  });
-  return UnpackedValues(bytes).take<bool>();
-}
-
-PrivacyStatement told_statement(const Engine& engine) {
-  if (!engine.ranks()) return engine.report();
-  const auto bytes = on_rank_0(*engine.ranks(), "train: statement", [&] {
-    PackedValues values;
-    values.add_all(to_json(engine.report()));
-    return std::move(values).take();
-  });
-  return statement_from_json(UnpackedValues(bytes).take_all<std::string>());
+// Returns, on rank 0, the ranks that see files of an earlier run: on another host, the disk may be
+// another one. Collective.
+std::vector<std::size_t> ranks_with_files(Ranks& ranks, const std::string& ledger,
+                                          const TrainOptions& options) {
+  std::vector<std::size_t> found;
+  const std::vector<bool> all = gather(ranks, "train: files", has_files(ledger, options));
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank]) found.push_back(rank);
+  return found;
 }
 
 // Excludes another training of this name, from the first look at its files to the end.
-std::shared_ptr<const void> lock_of(const TrainOptions& options,
-                                    const std::shared_ptr<Ranks>& ranks) {
+std::shared_ptr<const void> lock_of(const TrainOptions& options, Ranks& ranks) {
   std::shared_ptr<const void> lock;
   if (options.save.empty()) return lock;
-  by_rank_0(ranks, "train: lock", [&] {
+  on_rank_0(ranks, "train: lock", [&] {
     lock = lock_name(options.save);
     if (!lock)
       throw SystemFailure(fmt::format("train: another training uses {} now", options.save));
@@ -79,7 +55,7 @@ std::shared_ptr<const void> lock_of(const TrainOptions& options,
 }
 
 void tell(const TrainOptions& options, const Engine& engine, const std::string& line) {
-  if (engine.ranks() && engine.ranks()->rank() != 0) return;
+  if (engine.ranks()->rank() != 0) return;
   if (options.tell) return options.tell(line);
   fmt::print(stderr, "sotto: {}\n", line);
 }
@@ -122,9 +98,8 @@ void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize
 
 // The loader must outlive the engine.
 EngineOptions options_of_engine(nn::Module& model, const TrainOptions& options,
-                                const Ledger& ledger, BatchLoader& loader) {
+                                BatchLoader& loader) {
   EngineOptions all = options.engine;
-  if (!all.ranks) all.ranks = ledger.ranks();
   if (!all.prefetch_rows)
     all.prefetch_rows = [&](std::span<const std::int64_t> rows) { loader.prefetch(rows); };
   if (options.standardize) plan_standardizing(model, *options.standardize, all);
@@ -142,11 +117,11 @@ bool make_steps(Engine& engine, const Engine::Loss& loss,
 
 // train() with the name locked.
 PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
-                              const Ledger& ledger, const TrainOptions& options,
+                              const Ledger& ledger, Ranks& ranks, const TrainOptions& options,
                               const TrainLoss& loss, const OnStep& on_step) {
   BatchLoader loader(data, memory::device_of(optimizer));
-  const EngineOptions engine_options = options_of_engine(model, options, ledger, loader);
-  const bool saved = told(engine_options.ranks, "train: checkpoint", [&] {
+  const EngineOptions engine_options = options_of_engine(model, options, loader);
+  const bool saved = broadcast(ranks, "train: checkpoint", [&] {
     return !options.save.empty() && std::filesystem::exists(options.save);
   });
   check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
@@ -160,7 +135,7 @@ PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const
     tell(options, engine, "resumed, but " + change);
   save();  // a failure to save shows before the first release
   const auto begins = [&] { return engine.steps_made() == 0 && engine.means_released() == 0; };
-  if (options.standardize && told(engine.ranks(), "train: standardize", begins)) {
+  if (options.standardize && broadcast(ranks, "train: standardize", begins)) {
     standardize(engine, data, *options.standardize);
     save();
   }
@@ -170,14 +145,15 @@ PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const
   };
   const auto stepped = [&](const StepReport& report) {
     const bool goes_on =
-        told(engine.ranks(), "train: on_step", [&] { return !on_step || on_step(report, engine); });
+        broadcast(ranks, "train: on_step", [&] { return !on_step || on_step(report, engine); });
     if (goes_on && report.step % options.save_every == 0) save();
     return goes_on;
   };
   const bool to_the_end = make_steps(engine, of_rows, stepped);
   save();
   if (to_the_end) tell_end(options, engine, saved && engine.steps_made() == first);
-  return told_statement(engine);
+  return statement_from_json(
+      broadcast(ranks, "train: statement", [&] { return to_json(engine.report()); }));
 }
 
 void check_options(const TrainOptions& options) {
@@ -191,15 +167,16 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const std::string& ledger, const TrainOptions& options,
                        const TrainLoss& loss, const OnStep& on_step) {
   check_options(options);
-  const auto lock = lock_of(options, options.engine.ranks);
-  const auto open = [&, seen_by = ranks_with_files(ledger, options)] {
+  const auto ranks = ranks_or_one(options.engine.ranks);
+  const auto lock = lock_of(options, *ranks);
+  const auto open = [&, seen_by = ranks_with_files(*ranks, ledger, options)] {
     check(seen_by.empty() || has_files(ledger, options),
           "train: {} or {} is there for rank {}, and not for rank 0, which would begin a ledger of "
           "its own: earlier releases would not count",
           ledger, options.save.empty() ? "its checkpoint" : options.save, seen_by.front());
     return open_ledger(ledger, options);
   };
-  return train_locked(model, optimizer, data, Ledger::on_rank_0(options.engine.ranks, open),
+  return train_locked(model, optimizer, data, Ledger::on_rank_0(options.engine.ranks, open), *ranks,
                       options, loss, on_step);
 }
 
@@ -207,9 +184,9 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
                        const OnStep& on_step) {
   check_options(options);
-  const auto& ranks = options.engine.ranks ? options.engine.ranks : ledger.ranks();
-  const auto lock = lock_of(options, ranks);
-  return train_locked(model, optimizer, data, ledger, options, loss, on_step);
+  const auto ranks = ranks_or_one(options.engine.ranks ? options.engine.ranks : ledger.ranks());
+  const auto lock = lock_of(options, *ranks);
+  return train_locked(model, optimizer, data, ledger, *ranks, options, loss, on_step);
 }
 
 }  // namespace sotto

@@ -1,8 +1,7 @@
 #include "dp/engine/training_checkpoint.h"
 
 #include "core/io/atomic_file.h"
-#include "core/ranks/on_rank_0.h"
-#include "dp/engine/shared_run.h"
+#include "core/ranks/collectives.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/rank_sink.h"
 #include "nn/state.h"
@@ -37,7 +36,7 @@ void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optim
                      const Engine& engine, const nn::MovingAverage* average) {
   const Tensors of_optimizer = optimizer.state(model.named_parameters());
   TensorFile file = engine.state();
-  by_rank_0(engine.ranks(), "save_checkpoint", [&] {
+  on_rank_0(*engine.ranks(), "save_checkpoint", [&] {
     file.metadata[mark_key] = to_json(engine.ledger().position());
     Tensors all;
     add(all, engine_prefix, file.tensors);
@@ -70,28 +69,41 @@ LedgerPosition checkpoint_mark(const std::string& path) {
 
 namespace {
 
-// load_checkpoint() on several ranks: rank 0 reads the file, and keeps the engine's secrets.
-bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
-                   Engine& engine, nn::MovingAverage* average) {
-  TensorFile file;
-  Tensors of_engine;
-  by_rank_0(engine.ranks(), "load_checkpoint", [&] {
+// The file's content on every rank, but the engine's entries, which are secret, on rank 0 alone.
+struct Loaded {
+  Tensors all;
+  TensorFile of_engine;  // with the file's metadata
+};
+
+Loaded load(const std::string& path, Ranks& ranks) {
+  Loaded loaded;
+  Tensors here;
+  on_rank_0(ranks, "load_checkpoint", [&] {
     remove_leftovers(path);
-    file = load_safetensors(path);
-    of_engine = with_prefix(file.tensors, engine_prefix);
-    std::erase_if(file.tensors,
-                  [](const auto& entry) { return entry.first.starts_with(engine_prefix); });
+    TensorFile& file = loaded.of_engine = load_safetensors(path);
+    here = std::exchange(file.tensors, with_prefix(file.tensors, engine_prefix));
+    std::erase_if(here, [](const auto& entry) { return entry.first.starts_with(engine_prefix); });
   });
+  loaded.all = nn::broadcast_tensors(ranks, here);
+  loaded.of_engine.verified =
+      broadcast(ranks, "load_checkpoint: verified", [&] { return loaded.of_engine.verified; });
+  return loaded;
+}
+
+}  // namespace
+
+bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
+                     Engine& engine, nn::MovingAverage* average) {
   Ranks& ranks = *engine.ranks();
-  const Tensors all = nn::told_tensors(ranks, std::exchange(file.tensors, std::move(of_engine)));
+  const Loaded file = load(path, ranks);
   const auto set = [&](const Tensors& averages, const Tensors& of_optimizer,
                        const Tensors& values) {
     if (average != nullptr) average->load_state(averages);
     optimizer.load_state(of_optimizer, model.named_parameters());
     nn::set_parameters(model, values, path, nn::OtherTypes::refused);
   };
-  const Tensors averages = with_prefix(all, average_prefix);
-  on_each_rank(ranks, "load_checkpoint: average", [&] {
+  const Tensors averages = with_prefix(file.all, average_prefix);
+  on_all_ranks(ranks, "load_checkpoint: average", [&] {
     check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
           averages.empty() ? "no" : "a");
   });
@@ -99,47 +111,18 @@ bool load_together(const std::string& path, nn::Module& model, nn::Optimizer& op
   const Tensors old_optimizer = optimizer.state(model.named_parameters());
   const Tensors old_average = average == nullptr ? Tensors{} : average->state();
   const Tensors old_values = nn::parameter_tensors(model);
-  engine.load_state(file);
-  try {
-    on_each_rank(ranks, "load_checkpoint: entries", [&] {
-      set(averages, with_prefix(all, optimizer_prefix), with_prefix(all, model_prefix));
+  const auto load_entries = [&] {
+    on_all_ranks(ranks, "load_checkpoint: entries", [&] {
+      set(averages, with_prefix(file.all, optimizer_prefix), with_prefix(file.all, model_prefix));
     });
-  } catch (const OnEveryRank&) {
-    const Tensors told_optimizer = nn::told_tensors(ranks, old_optimizer);
-    fail_together(ranks, [&] { set(old_average, told_optimizer, old_values); });
+  };
+  const auto restore = [&] {
+    set(old_average, nn::broadcast_tensors(ranks, old_optimizer), old_values);
     engine.load_state(before);
-    throw;
-  }
-  return file.verified;
-}
-
-}  // namespace
-
-bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
-                     Engine& engine, nn::MovingAverage* average) {
-  if (engine.ranks()) return load_together(path, model, optimizer, engine, average);
-  remove_leftovers(path);
-  TensorFile file = load_safetensors(path);
-  const Tensors all = std::exchange(file.tensors, {});
-  const Tensors averages = with_prefix(all, average_prefix);
-  check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
-        averages.empty() ? "no" : "a");
-  file.tensors = with_prefix(all, engine_prefix);
-  const TensorFile before = engine.state();
-  const Tensors old_optimizer = optimizer.state(model.named_parameters());
-  const Tensors old_average = average == nullptr ? Tensors{} : average->state();
-  engine.load_state(file);
-  try {
-    if (average != nullptr) average->load_state(averages);
-    optimizer.load_state(with_prefix(all, optimizer_prefix), model.named_parameters());
-    nn::set_parameters(model, with_prefix(all, model_prefix), path, nn::OtherTypes::refused);
-  } catch (...) {
-    if (average != nullptr) average->load_state(old_average);
-    optimizer.load_state(old_optimizer, model.named_parameters());
-    engine.load_state(before);
-    throw;
-  }
-  return file.verified;
+  };
+  engine.load_state(file.of_engine);
+  abort_on_error(ranks, load_entries, restore);
+  return file.of_engine.verified;
 }
 
 }  // namespace sotto

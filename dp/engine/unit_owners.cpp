@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/join.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/one_rank.h"
 
 namespace sotto {
 
@@ -26,8 +26,8 @@ std::vector<std::string> texts(const std::vector<std::size_t>& ranks) {
 }  // namespace
 
 RankOf rank_of(const EngineOptions& options) {
-  const Ranks* const ranks = several(options.ranks.get());
-  return ranks != nullptr ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
+  const auto ranks = ranks_or_one(options.ranks);
+  return {ranks->rank(), ranks->size()};
 }
 
 std::int64_t owner_of(const EngineOptions& options, std::int64_t unit) {

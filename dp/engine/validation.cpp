@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/ranks/launcher.h"
-#include "core/ranks/on_rank_0.h"
 #include "dp/accounting/truncation.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/disjoint_rows.h"
@@ -171,7 +170,7 @@ void check_units(Problems& problems, std::int64_t population, const EngineOption
   problems.unless(!options.mean_of_rows || options.rows_of_unit,
                   "mean_of_rows without rows_of_unit");
   if (!options.rows_of_unit || population < 1) return;
-  if (population > max_population && !several(options.ranks.get())) return;
+  if (population > max_population && rank_of(options).ranks == 1) return;
   problems.from([&] {
     const RankOf rank = options.owner_of_unit ? rank_of(options) : RankOf{};
     std::vector<std::int64_t> units, rows, starts{0};

@@ -1,7 +1,8 @@
 #include "dp/ledger/ledger.h"
 
 #include "core/error.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/ledger/open_ledger.h"
 
 namespace sotto {
@@ -18,11 +19,15 @@ class Ledger::Locked {
 
 // The copy of the ledger's data on a rank other than 0.
 struct Ledger::Remote {
+  static auto fields(auto& self) {
+    return std::tie(self.header.unit, self.header.relation, self.id, self.run_id, self.resumed,
+                    self.population);
+  }
   LedgerHeader header;
   std::string id, run_id;
   bool resumed = false;
-  std::optional<std::int64_t> population;
-  std::weak_ptr<const void> claim;
+  std::int64_t population = 0;  // 0: not known yet
+  std::weak_ptr<const void> claim{};
 };
 
 Ledger::Locked Ledger::locked() const {
@@ -50,30 +55,14 @@ Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::
 }
 
 Ledger Ledger::on_rank_0(std::shared_ptr<Ranks> ranks, const std::function<Ledger()>& open) {
-  if (!ranks) return open();
   Ledger ledger{std::shared_ptr<OpenLedger>()};
-  UnpackedValues told(sotto::on_rank_0(*ranks, "Ledger::on_rank_0", [&] {
+  const auto run = ranks_or_one(ranks);
+  Remote remote = broadcast(*run, "Ledger::on_rank_0", [&] {
     ledger = open();
-    PackedValues values;
-    values.add_all(ledger.header().unit);
-    values.add(ledger.header().relation);
-    values.add_all(ledger.id());
-    values.add_all(ledger.run_id());
-    values.add(ledger.resumed());
-    values.add(ledger.population().value_or(0));
-    return std::move(values).take();
-  }));
-  if (ranks->rank() != 0) {
-    Remote remote;
-    remote.header.unit = told.take_all<std::string>();
-    remote.header.relation = told.take<NeighboringRelation>();
-    remote.id = told.take_all<std::string>();
-    remote.run_id = told.take_all<std::string>();
-    remote.resumed = told.take<bool>();
-    if (const auto population = told.take<std::int64_t>(); population > 0)
-      remote.population = population;
-    ledger.remote_ = std::make_shared<Remote>(std::move(remote));
-  }
+    return Remote{ledger.header(), ledger.id(), ledger.run_id(), ledger.resumed(),
+                  ledger.population().value_or(0)};
+  });
+  if (run->rank() != 0) ledger.remote_ = std::make_shared<Remote>(std::move(remote));
   ledger.ranks_ = std::move(ranks);
   return ledger;
 }
@@ -86,8 +75,8 @@ Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
 void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
                     const std::optional<EpochPosition>& position) {
-  by_rank_0(ranks_, "Ledger::record",
-            [&] { locked()->record(event, draw, budget_check, position); });
+  sotto::on_rank_0(*ranks_or_one(ranks_), "Ledger::record",
+                   [&] { locked()->record(event, draw, budget_check, position); });
 }
 
 void Ledger::settle() {
@@ -96,8 +85,8 @@ void Ledger::settle() {
 
 void Ledger::set_population(std::int64_t units) {
   if (!remote_) return locked()->set_population(units);
-  check(remote_->population.value_or(units) == units,
-        "ledger: a population of {} in a ledger of {}", units, remote_->population.value_or(0));
+  check(remote_->population == 0 || remote_->population == units,
+        "ledger: a population of {} in a ledger of {}", units, remote_->population);
   remote_->population = units;
 }
 
@@ -129,7 +118,8 @@ const std::string& Ledger::id() const { return remote_ ? remote_->id : locked()-
 const std::string& Ledger::run_id() const { return remote_ ? remote_->run_id : locked()->run_id(); }
 bool Ledger::resumed() const { return remote_ ? remote_->resumed : locked()->resumed(); }
 std::optional<std::int64_t> Ledger::population() const {
-  return remote_ ? remote_->population : locked()->contents().population;
+  if (!remote_) return locked()->contents().population;
+  return remote_->population > 0 ? std::optional(remote_->population) : std::nullopt;
 }
 std::optional<PrivateSelection> Ledger::selection_of_run() const {
   return remote_ ? std::nullopt : locked()->selection_of_run();

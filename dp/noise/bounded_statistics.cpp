@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/noise/mechanism.h"
 #include "dp/sampling/sampler.h"
 
@@ -28,7 +29,7 @@ struct BoundedSums {
   std::vector<double> values;  // mapped to [-1, 1]: a unit changes each sum by at most 1
   double sensitivity;          // of all sums together
   SampledBatch draw;
-  std::shared_ptr<Ranks> ranks = nullptr;  // several, of which the first has the sums
+  std::shared_ptr<Ranks> ranks = ranks_or_one(nullptr);  // rank 0 has the sums
 };
 
 namespace {
@@ -49,23 +50,10 @@ constexpr std::int64_t max_units = std::int64_t{1} << 27;
 
 // One rank's units and their sums.
 struct RankSums {
+  static auto fields(auto& self) { return std::tie(self.units, self.sums); }
   std::int64_t units;
   std::vector<std::int64_t> sums;
 };
-
-// Those of all ranks, in their order, on rank 0.
-std::vector<RankSums> collected(Ranks& ranks, const RankSums& own) {
-  PackedValues packed;
-  packed.add(own.units);
-  packed.add_all(own.sums);
-  std::vector<RankSums> all;
-  for (auto& bytes : ranks.collect("statistics", std::move(packed).take())) {
-    UnpackedValues from(std::move(bytes));
-    const auto units = from.take<std::int64_t>();
-    all.push_back({units, from.take_all<std::vector<std::int64_t>>()});
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -93,12 +81,12 @@ void StatisticSum::add(std::span<const double> values) {
 }
 
 BoundedStatistics StatisticSum::finish(SampledBatch draw, std::shared_ptr<Ranks> ranks) {
-  if (several(ranks.get()) == nullptr) ranks = nullptr;
+  ranks = ranks_or_one(std::move(ranks));
   const RankSums own{std::exchange(units_, 0),
                      std::exchange(sums_, std::vector<std::int64_t>(ranges_.size()))};
-  const std::vector<RankSums> all = ranks ? collected(*ranks, own) : std::vector{own};
+  const std::vector<RankSums> all = gather(*ranks, "statistics", own);
   std::vector<std::int64_t> sums(ranges_.size());
-  by_rank_0(ranks, "statistics: units", [&] {
+  on_rank_0(*ranks, "statistics: units", [&] {
     std::int64_t units = 0;
     for (const RankSums& one : all) {
       check(one.sums.size() == sums.size(),
@@ -150,18 +138,9 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
   const auto& [ranges, sums, sensitivity, draw, ranks] = present(statistics.sums_);
   const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   check_scale(scale, std::ssize(sums));
-  record(draw, ranks.get(), ledger, budget_check);
-  std::vector<double> means;
-  if (ranks) {
-    UnpackedValues told(on_rank_0(*ranks, "noisy statistics", [&, &sums = sums] {
-      PackedValues values;
-      values.add_all(noisy(sums, scale));
-      return std::move(values).take();
-    }));
-    means = told.take_all<std::vector<double>>();
-  } else {
-    means = noisy(sums, scale);
-  }
+  record(draw, *ranks, ledger, budget_check);
+  auto means =
+      broadcast(*ranks, "noisy statistics", [&, &sums = sums] { return noisy(sums, scale); });
   for (std::size_t k = 0; k < means.size(); ++k) means[k] = ranges[k].from_unit(means[k]);
   return means;
 }

@@ -5,7 +5,8 @@
 
 #include "autograd/memory_labels.h"
 #include "core/allocator/limit_exemption.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/accounting/calibration.h"
 #include "dp/clipping/clipped_sum_content.h"
 #include "dp/noise/noisy_update_pass.h"
@@ -43,11 +44,12 @@ NoisyGradient Mechanism::update(ClippedSum sum, Ledger& ledger, nn::Optimizer& o
 
 // Ranks that charge one ledger must release parts of one sum: if each released a sum of its own,
 // one charge would pay for several releases.
-void Mechanism::record(const SampledBatch& draw, const Ranks* ranks, Ledger& ledger,
+void Mechanism::record(const SampledBatch& draw, const Ranks& ranks, Ledger& ledger,
                        const Ledger::BudgetCheck& budget_check) {
-  const Ranks *const of_sum = several(ranks), *const of_ledger = several(ledger.ranks().get());
-  check(of_sum == of_ledger, "release: a sum of {} with a ledger of {}",
-        of_sum ? "several ranks" : "one rank", of_ledger ? "several ranks" : "one rank");
+  const auto text = [](const Ranks& one) { return one.size() > 1 ? "several ranks" : "one rank"; };
+  const auto of_ledger = ranks_or_one(ledger.ranks());
+  check(same_run(ranks, *of_ledger), "release: a sum of {} with a ledger of {}", text(ranks),
+        text(*of_ledger));
   if (ledger.population() != draw.population()) ledger.set_population(draw.population());
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
@@ -119,7 +121,9 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   if (optimizer != nullptr && shards) update.send_values(values.emplace(*shards, owners(sums)));
   // A release that was charged must be completed, so the memory limit does not apply from here on.
   const LimitExemption exemption;
-  record(draw, shards ? &shards->ranks() : nullptr, ledger, budget_check);
+  const OneRank alone;
+  const Ranks& ranks = shards ? static_cast<const Ranks&>(shards->ranks()) : alone;
+  record(draw, ranks, ledger, budget_check);
   add_noise(update, scale);
   sums.clear();  // frees memory
   if (values) values->wait();

@@ -126,7 +126,7 @@ class Mechanism {
   NoisyGradient release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
                         const Ledger::BudgetCheck& budget_check, double unclipped_count_stddev);
   void check_independent() const;
-  void record(const SampledBatch& draw, const Ranks* ranks, Ledger& ledger,
+  void record(const SampledBatch& draw, const Ranks& ranks, Ledger& ledger,
               const Ledger::BudgetCheck& budget_check);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };

@@ -1,12 +1,11 @@
 #include "nn/optim/rank_sink.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <utility>
 
+#include "core/ranks/collectives.h"
 #include "core/ranks/gpu_link.h"
-#include "core/ranks/on_rank_0.h"
 #include "core/ranks/tensor_moves.h"
 #include "core/threads/parallel.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -153,7 +152,7 @@ void RankSink::Bucket::add_shards(Ranks& ranks) {
     add_blocks(received.data<float>(), ranks.size(), shard, sum.data<float>());
   }
   received = {};
-  pending = gather_tensors(ranks, "gradients: sums", sum, shards_of(values, ranks.size()));
+  pending = all_gather_tensors(ranks, "gradients: sums", sum, shards_of(values, ranks.size()));
 }
 
 Gradients RankSink::gradients() {
@@ -178,41 +177,57 @@ Gradients RankSink::gradients() {
   return sums;
 }
 
-void tell_values(Ranks& ranks, const std::vector<Parameter*>& parameters) {
+void broadcast_values(Ranks& ranks, const std::vector<Parameter*>& parameters) {
   connect_gpus(ranks, parameters.empty() ? cpu : parameters.front()->value.device());
   for (Parameter* const parameter : parameters) {
     const Tensor own = contiguous(parameter->value.to(cpu));
     const auto bytes = bytes_of(own);
-    const std::vector<std::byte> told = ranks.tell("parameters: values of rank 0", bytes);
-    check(told.size() == bytes.size(), "tell_values: rank 0 has {} bytes of a parameter {} of {}",
-          told.size(), parameter->value.shape(), bytes.size());
+    const std::vector<std::byte> values = ranks.broadcast("parameters: values of rank 0", bytes);
+    check(values.size() == bytes.size(),
+          "broadcast_values: rank 0 has {} bytes of a parameter {} of {}", values.size(),
+          parameter->value.shape(), bytes.size());
     const Tensor value = Tensor::empty(own.shape(), own.dtype());
-    std::copy(told.begin(), told.end(), static_cast<std::byte*>(value.view().data));
+    std::copy(values.begin(), values.end(), static_cast<std::byte*>(value.view().data));
     copy_into(value.to(parameter->value.device()), parameter->value);
   }
 }
 
-std::map<std::string, Tensor> told_tensors(Ranks& ranks,
-                                           const std::map<std::string, Tensor>& tensors) {
-  PackedValues values;
-  values.add(tensors.size());
-  for (const auto& [name, tensor] : tensors) {
-    const Tensor flat = contiguous(tensor).to(cpu);
-    values.add_all(name);
-    values.add(flat.dtype());
-    values.add_all(std::vector<std::int64_t>(flat.shape().begin(), flat.shape().end()));
-    values.add_all(std::span(static_cast<const std::byte*>(flat.view().data), flat.bytes()));
-  }
-  UnpackedValues from(ranks.tell("tensors of rank 0", std::move(values).take()));
+namespace {
+
+// A tensor in a message.
+struct PackedTensor {
+  static auto fields(auto& self) { return std::tie(self.name, self.dtype, self.sizes, self.bytes); }
+  std::string name;
+  Dtype dtype;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::byte> bytes;
+};
+
+PackedTensor packed(const std::string& name, const Tensor& tensor) {
+  const Tensor flat = contiguous(tensor).to(cpu);
+  const auto bytes = bytes_of(flat);
+  return {
+      name, flat.dtype(), {flat.shape().begin(), flat.shape().end()}, {bytes.begin(), bytes.end()}};
+}
+
+Tensor unpacked(const PackedTensor& from) {
+  const Tensor tensor = Tensor::empty(Shape(std::span(from.sizes)), from.dtype);
+  std::ranges::copy(from.bytes, bytes_of(tensor).begin());
+  return tensor;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> broadcast_tensors(Ranks& ranks,
+                                                const std::map<std::string, Tensor>& tensors) {
+  if (ranks.size() == 1) return tensors;
+  const auto from_rank_0 = broadcast(ranks, "tensors of rank 0", [&] {
+    std::vector<PackedTensor> all;
+    for (const auto& [name, tensor] : tensors) all.push_back(packed(name, tensor));
+    return all;
+  });
   std::map<std::string, Tensor> all;
-  for (auto left = from.take<std::size_t>(); left > 0; --left) {
-    const auto name = from.take_all<std::string>();
-    const auto dtype = from.take<Dtype>();
-    const auto sizes = from.take_all<std::vector<std::int64_t>>();
-    const Tensor tensor = all[name] = Tensor::empty(Shape(std::span(sizes)), dtype);
-    const auto bytes = from.take_all<std::vector<std::byte>>();
-    if (!bytes.empty()) std::memcpy(tensor.view().data, bytes.data(), bytes.size());
-  }
+  for (const PackedTensor& each : from_rank_0) all[each.name] = unpacked(each);
   return all;
 }
 

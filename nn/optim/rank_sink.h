@@ -28,8 +28,8 @@ struct BucketSizes {
 //   tape.backward(loss, sink, 1.0 / rows_of_all_ranks);
 //   optimizer.step(sink.gradients());
 //
-// All ranks make it with the same parameters, and start with the same values (tell_values). Private
-// tapes refuse it: the Engine has ranks of its own.
+// All ranks make it with the same parameters, and start with the same values (broadcast_values).
+// Private tapes refuse it: the Engine has ranks of its own.
 class RankSink final : public GradSink {
  public:
   // Frozen parameters are left out. The ranks must outlive the sink.
@@ -77,10 +77,10 @@ class RankSink final : public GradSink {
 
 // Overwrites the parameters' values with those of rank 0, and connects the ranks' GPUs. All ranks
 // call it.
-void tell_values(Ranks& ranks, const std::vector<Parameter*>& parameters);
+void broadcast_values(Ranks& ranks, const std::vector<Parameter*>& parameters);
 // Returns rank 0's tensors, on the CPU, on every rank; what others pass is ignored. All ranks call
 // it.
-std::map<std::string, Tensor> told_tensors(Ranks& ranks,
-                                           const std::map<std::string, Tensor>& tensors);
+std::map<std::string, Tensor> broadcast_tensors(Ranks& ranks,
+                                                const std::map<std::string, Tensor>& tensors);
 
 }  // namespace sotto::nn

@@ -260,7 +260,7 @@ void ValuesFromOwners::Bucket::begin(const Shards& shards) {
       received.push_back(buffer(bytes_of_rank(rank), Dtype::u8, shards));
     room = received;
   }
-  pending = gather_tensors(shards.ranks(), "new parameters", std::move(sent), std::move(room));
+  pending = all_gather_tensors(shards.ranks(), "new parameters", std::move(sent), std::move(room));
 }
 
 void ValuesFromOwners::Bucket::end(const Shards& shards) {

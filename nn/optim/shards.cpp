@@ -62,7 +62,7 @@ std::vector<double> Shards::of_all_groups(const Parameter& parameter, std::span<
     room.push_back(
         std::as_writable_bytes(std::span(all).subspan(first, numbers_before(theirs.end) - first)));
   }
-  ranks_->gather("parts of norms", std::as_bytes(own), std::move(room)).wait();
+  ranks_->all_gather("parts of norms", std::as_bytes(own), std::move(room)).wait();
   return all;
 }
 

@@ -65,16 +65,16 @@ Pending CountedRanks::sent_by_gpus(std::string_view place, std::uint64_t sent,
   return Pending(std::make_unique<Wait>(std::move(pending), here));
 }
 
-Pending CountedRanks::gather(std::string_view place, Bytes send, std::vector<Room> receive) {
+Pending CountedRanks::all_gather(std::string_view place, Bytes send, std::vector<Room> receive) {
   Count& here = count(place);
   add_blocks(here, receive);
   here.bytes_sent += send.size() * static_cast<std::size_t>(size() - 1);
-  return Pending(std::make_unique<Wait>(ranks_->gather(place, send, std::move(receive)), here));
+  return Pending(std::make_unique<Wait>(ranks_->all_gather(place, send, std::move(receive)), here));
 }
 
-std::vector<std::byte> CountedRanks::tell(std::string_view place, Bytes bytes) {
+std::vector<std::byte> CountedRanks::broadcast(std::string_view place, Bytes bytes) {
   Count& here = count(place);
-  auto told = timed(here.seconds_waited, [&] { return ranks_->tell(place, bytes); });
+  auto told = timed(here.seconds_waited, [&] { return ranks_->broadcast(place, bytes); });
   if (rank() == 0) {
     here.bytes_sent += bytes.size() * static_cast<std::size_t>(size() - 1);
   } else {
@@ -83,17 +83,18 @@ std::vector<std::byte> CountedRanks::tell(std::string_view place, Bytes bytes) {
   return told;
 }
 
-std::vector<std::byte> CountedRanks::deal(std::string_view place, const std::vector<Bytes>& send) {
+std::vector<std::byte> CountedRanks::scatter(std::string_view place,
+                                             const std::vector<Bytes>& send) {
   Count& here = count(place);
-  auto dealt = timed(here.seconds_waited, [&] { return ranks_->deal(place, send); });
+  auto dealt = timed(here.seconds_waited, [&] { return ranks_->scatter(place, send); });
   if (rank() != 0) here.bytes_received += dealt.size();
   for (std::size_t k = 1; rank() == 0 && k < send.size(); ++k) here.bytes_sent += send[k].size();
   return dealt;
 }
 
-std::vector<std::vector<std::byte>> CountedRanks::collect(std::string_view place, Bytes bytes) {
+std::vector<std::vector<std::byte>> CountedRanks::gather(std::string_view place, Bytes bytes) {
   Count& here = count(place);
-  auto all = timed(here.seconds_waited, [&] { return ranks_->collect(place, bytes); });
+  auto all = timed(here.seconds_waited, [&] { return ranks_->gather(place, bytes); });
   for (std::size_t k = 1; k < all.size(); ++k) here.bytes_received += all[k].size();
   if (rank() != 0) here.bytes_sent += bytes.size();
   return all;

@@ -25,10 +25,10 @@ class CountedRanks final : public Ranks {
   int ranks_on_host() const override { return ranks_->ranks_on_host(); }
   Pending exchange(std::string_view place, std::vector<Bytes> send,
                    std::vector<Room> receive) override;
-  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
-  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override;
-  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override;
-  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override;
+  Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
+  std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override;
+  std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override;
+  std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
   void check_running() override { ranks_->check_running(); }
   GpuConnection& gpus() override { return ranks_->gpus(); }

@@ -8,6 +8,7 @@
 #include "core/devices.h"
 #include "core/io/atomic_file.h"
 #include "core/join.h"
+#include "core/ranks/collectives.h"
 #include "core/ranks/rank_threads.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
@@ -299,28 +300,28 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
   Options first{.settings = task.defaults()}, options = first;
   Reading names(task, first);
   bool goes_on = false;
-  together(ranks, [&] { goes_on = names.parse(argc, argv); });
+  on_all_ranks(ranks, "programs: options", [&] { goes_on = names.parse(argc, argv); });
   if (!goes_on) return std::nullopt;
   assign(task, task_defaults);
-  on_first_rank(ranks, [&] {
+  on_rank_0(ranks, "programs: locks", [&] {
     const bool resumes = !names.resume().empty();
     options.locks =
         locks_of(resumes ? "--resume" : "--save", resumes ? names.resume() : first.save);
   });
   if (!names.resume().empty()) {
     options.resumed =
-        told_checkpoint(ranks, [&] { return load_saved(names.resume(), task.program()); });
+        broadcast_checkpoint(ranks, [&] { return load_saved(names.resume(), task.program()); });
   }
-  together(ranks, [&] {
+  on_all_ranks(ranks, "programs: settings", [&] {
     begin_with(names, task, options);
     read_again(task, argc, argv, options);
     if (ranks.size() > 1) check_several(task, options);
   });
   if (ranks.size() > 1 && options.any_gpu)
-    together(ranks, [&] { options.settings.device = gpu_of_rank(ranks); });
+    on_all_ranks(ranks, "programs: device", [&] { options.settings.device = gpu_of_rank(ranks); });
   // A rank on another host may see what rank 0 does not: an earlier run that would be forgotten.
-  together(ranks, [&] { check_unused(options); });
-  on_first_rank(ranks, [&] {
+  on_all_ranks(ranks, "programs: unused files", [&] { check_unused(options); });
+  on_rank_0(ranks, "programs: files", [&] {
     check_files(task, options);
     task.check_files();
     check_resumable(task, options);

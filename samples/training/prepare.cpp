@@ -4,6 +4,7 @@
 #include "core/allocator/allocator.h"
 #include "core/io/atomic_file.h"
 #include "core/join.h"
+#include "core/ranks/collectives.h"
 #include "core/ranks/rank_threads.h"
 #include "core/threads/parallel.h"
 #include "dp/ledger/ledger_text.h"
@@ -72,13 +73,15 @@ Data prepare(Task& task, Options& options, const std::shared_ptr<Ranks>& ranks) 
     set_thread_count(options.threads);
   }
   Data data;
-  together(*ranks, [&] { data = load_data(task, options, ranks->rank() == 0); });
+  on_all_ranks(*ranks, "programs: data",
+               [&] { data = load_data(task, options, ranks->rank() == 0); });
   if (ranks->size() > 1 || !options.save.empty()) options.data = fingerprints(data);
   check_equal(*ranks, "--data", join(options.data, " "), Shown::no);
-  on_first_rank(*ranks, [&] { check_population(options, data.train.unit_count()); });
+  on_rank_0(*ranks, "programs: ledger",
+            [&] { check_population(options, data.train.unit_count()); });
   if (options.resumed) return data;
   // Finds mistakes in the settings of a new run before the run has a ledger.
-  together(*ranks, [&] {
+  on_all_ranks(*ranks, "programs: first engine", [&] {
     const auto several = ranks->size() > 1 ? ranks : nullptr;
     Ledger ledger = Ledger::on_rank_0(several, [&] { return Ledger(header_of(options.settings)); });
     Trainer(task, options.settings, data, ledger, std::nullopt, several);

@@ -72,7 +72,7 @@ void Recorder::gather(Ranks& ranks) {
                           static_cast<double>(clipped_)};
   const std::size_t sums = own.size();
   own.insert(own.end(), norms_.begin(), norms_.end());
-  const auto all = ranks.collect("programs: losses and norms", std::as_bytes(std::span(own)));
+  const auto all = ranks.gather("programs: losses and norms", std::as_bytes(std::span(own)));
   if (ranks.rank() != 0) return clear();
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     std::vector<double> other(all[rank].size() / sizeof(double));

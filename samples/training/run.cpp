@@ -13,6 +13,8 @@
 
 #include "core/io/atomic_file.h"
 #include "core/io/utf8.h"
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"
 #include "samples/cli/program.h"
@@ -21,7 +23,6 @@
 #include "samples/training/progress.h"
 #include "samples/training/recorder.h"
 #include "samples/training/summary.h"
-#include "samples/training/together.h"
 
 namespace sotto::samples {
 
@@ -117,7 +118,9 @@ class Session {
   bool leads() const { return !ranks_ || ranks_->rank() == 0; }
   // True once this process, or any rank, has got a signal. Collective.
   bool stopped() {
-    if (signal_ == 0) signal_ = ranks_ ? largest(*ranks_, caught_signal) : caught_signal;
+    const int own = caught_signal;
+    if (signal_ == 0)
+      signal_ = std::ranges::max(all_gather(*ranks_or_one(ranks_), "programs: signals", own));
     return signal_ != 0;
   }
   Progress::State state() {

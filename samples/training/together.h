@@ -12,21 +12,13 @@
 
 namespace sotto::samples {
 
-// Calls f on every rank. If it throws on some, all throw one error of the first of these:
-// std::invalid_argument, or SystemFailure for any other exception; with the rank and its host in
-// front, unless all ranks throw the same. f makes no collective call that only some ranks reach.
-void together(Ranks& ranks, const std::function<void()>& f);
-// Calls f on rank 0; if it throws, all throw.
-void on_first_rank(Ranks& ranks, const std::function<void()>& f);
 // Throws std::invalid_argument on every rank unless all pass the same text about `what`; the
 // message has the texts if they are to be shown.
 enum class Shown { yes, no };
 void check_equal(Ranks& ranks, const std::string& what, const std::string& text,
                  Shown shown = Shown::yes);
-// The largest of the ranks' numbers.
-int largest(Ranks& ranks, int own);
 // Rank 0's checkpoint, which it loads, on every rank; the engine's secrets stay on rank 0.
-Checkpoint told_checkpoint(Ranks& ranks, const std::function<Checkpoint()>& load);
+Checkpoint broadcast_checkpoint(Ranks& ranks, const std::function<Checkpoint()>& load);
 // Hashes of all samples and units: of the training data, with other data that the task has read,
 // and of the test data.
 std::array<std::string, 2> fingerprints(const Data& data);

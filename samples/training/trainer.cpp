@@ -54,7 +54,7 @@ Trainer::Trainer(Task& task, const Settings& settings, const Data& data, Ledger&
                   ? BatchLoader(data.train, settings.device)
                   : BatchLoader([this](auto rows) { return views_of(rows); }, settings.device)),
       accumulation_(make_accumulation()) {
-  if (ranks_) nn::tell_values(*ranks_, model_->parameters());
+  if (ranks_) nn::broadcast_values(*ranks_, model_->parameters());
   make_optimizer();
   learner_ = task.make_learner(*model_, *optimizer_, settings_);
   if (settings.privacy) make_engine();

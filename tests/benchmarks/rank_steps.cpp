@@ -17,8 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/allocator/allocator.h"
+#include "core/ranks/collectives.h"
 #include "core/ranks/launched_ranks.h"
-#include "core/ranks/on_rank_0.h"
 #include "core/ranks/rank_threads.h"
 #include "core/ranks/thread_ranks.h"
 #include "core/threads/parallel.h"
@@ -165,7 +165,7 @@ struct Kind {
 };
 
 void run_turn(Kind& kind, Ranks& all, const Options& options) {
-  all.tell("turn", {});
+  all.broadcast("turn", {});
   if (!kind.ranks && all.rank() != 0) return;
   if (!kind.ranks) set_thread_count(options.threads * all.size());
   if (kind.ranks) kind.ranks->resume();
@@ -224,7 +224,7 @@ struct Exposed {
 std::optional<Exposed> exposed(const Kind& kind, Ranks& all, const Options& options) {
   const std::span own(kind.ranks->events());
   std::vector<std::vector<RankEvent>> events;
-  for (const auto& bytes : all.collect("events", std::as_bytes(own))) {
+  for (const auto& bytes : all.gather("events", std::as_bytes(own))) {
     events.emplace_back(bytes.size() / sizeof(RankEvent));
     std::memcpy(events.back().data(), bytes.data(), bytes.size());
   }
@@ -241,7 +241,7 @@ void report(std::vector<Kind>& kinds, Ranks& all, json line, const Options& opti
   for (Kind& kind : kinds) {
     if (kind.ranks) {
       const std::string own = traffic_of(kind).dump();
-      for (const auto& bytes : all.collect("traffic", std::as_bytes(std::span(own))))
+      for (const auto& bytes : all.gather("traffic", std::as_bytes(std::span(own))))
         line[kind.name].push_back(
             json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
       if (options.planted() && kind.name == std::string("together")) {
@@ -284,7 +284,7 @@ void measure(const models::Entry& entry, const std::string& mode, const Options&
   if (planted) kinds.push_back({"planted", std::make_shared<CountedRanks>(planted)});
   std::size_t parameter_bytes = 0;
   for (Kind& kind : kinds) {
-    ranks->tell("begin", {});
+    ranks->broadcast("begin", {});
     if (!kind.ranks && ranks->rank() != 0) continue;
     kind.training = std::make_unique<Training>(entry, mode, options, kind.ranks);
     kind.training->step();
@@ -305,12 +305,12 @@ void measure(const models::Entry& entry, const std::string& mode, const Options&
 
 // The part of a core that ranks need while they wait for rank 0.
 void measure_idle(Ranks& ranks, const Options& options) {
-  ranks.tell("begin", {});
+  ranks.broadcast("begin", {});
   const double before = cpu_seconds();
   if (ranks.rank() == 0) std::this_thread::sleep_for(std::chrono::duration<double>(options.idle));
-  ranks.tell("end of the wait", {});
+  ranks.broadcast("end of the wait", {});
   const double part = (cpu_seconds() - before) / options.idle;
-  for (const auto& bytes : ranks.collect("idle", std::as_bytes(std::span(&part, 1)))) {
+  for (const auto& bytes : ranks.gather("idle", std::as_bytes(std::span(&part, 1)))) {
     double theirs = 0;
     std::memcpy(&theirs, bytes.data(), sizeof theirs);
     std::cout << json{{"what", "processor time while waiting"}, {"part_of_a_core", theirs}}.dump()

@@ -38,7 +38,7 @@ void report(Ranks& ranks, std::size_t elements) {
   }
   double best = 1e9, best_move = 1e9;
   for (int i = 0; i < 20; ++i) {
-    ranks.tell("start", {});
+    ranks.broadcast("start", {});
     best = std::min(best, seconds_of([&] {
                       best_move = std::min(best_move, seconds_of([&] {
                                              ranks.exchange("blocks", send, receive).wait();

@@ -48,23 +48,23 @@ class CountedRanks final : public Ranks {
     begin(place, bytes, true);
     return timed(ranks_->exchange(place, std::move(send), std::move(receive)));
   }
-  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
+  Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
     begin(place, send.size() * others(), true);
-    return timed(ranks_->gather(place, send, std::move(receive)));
+    return timed(ranks_->all_gather(place, send, std::move(receive)));
   }
-  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override {
+  std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override {
     return from_rank_0(place, bytes.size() * others(), false,
-                       [&] { return ranks_->tell(place, bytes); });
+                       [&] { return ranks_->broadcast(place, bytes); });
   }
-  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override {
+  std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override {
     std::size_t bytes = 0;
     for (std::size_t k = 1; k < send.size(); ++k) bytes += send[k].size();
-    return from_rank_0(place, bytes, true, [&] { return ranks_->deal(place, send); });
+    return from_rank_0(place, bytes, true, [&] { return ranks_->scatter(place, send); });
   }
-  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override {
+  std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override {
     const std::int64_t operation = begin(place, rank() == 0 ? 0 : bytes.size(), rank() != 0);
     const Waiting waiting(waited_);
-    std::vector<std::vector<std::byte>> all = ranks_->collect(place, bytes);
+    std::vector<std::vector<std::byte>> all = ranks_->gather(place, bytes);
     if (rank() == 0) waited_for(operation, false);
     return all;
   }

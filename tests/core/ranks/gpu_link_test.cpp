@@ -69,7 +69,7 @@ void gather_numbers(Ranks& ranks, std::int64_t elements, const char* place = "nu
   for (int k = 0; k < ranks.size(); ++k) rows.push_back(all.slice(0, k, k + 1));
   const Tensor own = rows[static_cast<std::size_t>(ranks.rank())];
   copy_into(full({1, elements}, 1 + ranks.rank(), Dtype::f64, gpu), own);
-  gather_tensors(ranks, place, own, rows).wait();
+  all_gather_tensors(ranks, place, own, rows).wait();
   for (int k = 0; k < ranks.size(); ++k)
     check(all.at({k, elements - 1}) == 1 + k, "expected the numbers of rank {}", k);
 }

@@ -52,14 +52,15 @@ void exchange(Ranks& ranks, const std::string& place, std::size_t bytes) {
 void moves(Ranks& ranks) {
   for (const std::size_t bytes : {0, 1, 1000, 100000, 3000000}) {
     exchange(ranks, "sums", bytes);
-    require(ranks.tell("control", block(ranks.rank(), 1, bytes)) == block(0, 1, bytes), "tell");
+    require(ranks.broadcast("control", block(ranks.rank(), 1, bytes)) == block(0, 1, bytes),
+            "tell");
     Blocks dealt;
     for (int k = 0; ranks.rank() == 0 && k < ranks.size(); ++k)
       dealt.push_back(block(0, k, bytes + static_cast<std::size_t>(k)));
-    require(ranks.deal("order", {dealt.begin(), dealt.end()}) ==
+    require(ranks.scatter("order", {dealt.begin(), dealt.end()}) ==
                 block(0, ranks.rank(), bytes + static_cast<std::size_t>(ranks.rank())),
             "deal");
-    const Blocks all = ranks.collect("losses", block(ranks.rank(), 2, bytes));
+    const Blocks all = ranks.gather("losses", block(ranks.rank(), 2, bytes));
     for (std::size_t k = 0; k < all.size(); ++k)
       require(all[k] == block(static_cast<int>(k), 2, bytes), "collect");
   }
@@ -78,7 +79,7 @@ void overlaps(Ranks& ranks) {
   std::vector<Pending> pending;
   for (std::size_t i = 0; i < operations; ++i) {
     const auto first = got.begin() + static_cast<std::ptrdiff_t>(i) * ranks.size();
-    pending.push_back(ranks.gather("weights", send[i], {first, first + ranks.size()}));
+    pending.push_back(ranks.all_gather("weights", send[i], {first, first + ranks.size()}));
   }
   for (std::size_t i = operations; i-- > 0;) {
     pending[i].wait();
@@ -93,7 +94,7 @@ void threads(Ranks& ranks) {
   const std::string line = share_processors(ranks);
   const std::string own = fmt::format("{} ", thread_count());
   std::string counts;
-  for (const auto& each : ranks.collect("threads", std::as_bytes(std::span(own))))
+  for (const auto& each : ranks.gather("threads", std::as_bytes(std::span(own))))
     counts.append(reinterpret_cast<const char*>(each.data()), each.size());
   if (ranks.rank() == 0) fmt::print("{}\n{}\n", line, counts);
 }
@@ -155,7 +156,7 @@ void other_place(Ranks& ranks) { exchange(ranks, ranks.rank() == 1 ? "weights" :
 std::function<void(Ranks&)> untaken(std::size_t bytes) {
   return [=](Ranks& ranks) {
     exchange(ranks, "first", 1000);
-    if (ranks.rank() == 1) ranks.collect("losses", block(1, 0, bytes));
+    if (ranks.rank() == 1) ranks.gather("losses", block(1, 0, bytes));
   };
 }
 

@@ -39,7 +39,7 @@ void check_exchange(Ranks& ranks, Device device) {
   for (int k = 0; k < ranks.size(); ++k) parts.push_back(all.slice(0, 2 * k, 2 * k + 2));
   const Tensor own = parts[static_cast<std::size_t>(ranks.rank())];
   copy_into(full({2}, ranks.rank(), Dtype::i64, device), own);
-  Pending second = gather_tensors(ranks, "numbers", own, std::move(parts));
+  Pending second = all_gather_tensors(ranks, "numbers", own, std::move(parts));
   first.wait();
   for (int k = 0; k < ranks.size(); ++k)
     expect(room[static_cast<std::size_t>(k)].to_vector<float>() ==
@@ -72,10 +72,10 @@ TEST_CASE("tensors with gaps, on several devices, or too few for the ranks are r
   refused("1 tensors sent and 2 received for 2 ranks", [&](Ranks& ranks) {
     exchange_tensors(ranks, "x", {x}, {x, x});
   });
-  refused("1 received for 2 ranks", [&](Ranks& ranks) { gather_tensors(ranks, "x", x, {x}); });
+  refused("1 received for 2 ranks", [&](Ranks& ranks) { all_gather_tensors(ranks, "x", x, {x}); });
   if (devices().size() < 2) return;
   refused("on several devices", [&](Ranks& ranks) {
-    gather_tensors(ranks, "x", x, {x.to({DeviceKind::cuda, 0}), x});
+    all_gather_tensors(ranks, "x", x, {x.to({DeviceKind::cuda, 0}), x});
   });
 }
 

@@ -69,7 +69,7 @@ bool gathers(Ranks& ranks) {
     want.push_back(block(k, 0, 1));
     got.emplace_back(want.back().size());
   }
-  ranks.gather("test", own, {got.begin(), got.end()}).wait();
+  ranks.all_gather("test", own, {got.begin(), got.end()}).wait();
   return got == want;
 }
 
@@ -79,11 +79,11 @@ bool tells_deals_and_collects(Ranks& ranks) {
     const auto rank = ranks.rank();
     std::vector<std::vector<std::byte>> blocks;
     for (int k = 0; rank == 0 && k < ranks.size(); ++k) blocks.push_back(block(0, k, round));
-    equal &= ranks.deal("test", {blocks.begin(), blocks.end()}) == block(0, rank, round);
-    equal &= ranks.tell("test", block(rank, 0, round)) == block(0, 0, round);
+    equal &= ranks.scatter("test", {blocks.begin(), blocks.end()}) == block(0, rank, round);
+    equal &= ranks.broadcast("test", block(rank, 0, round)) == block(0, 0, round);
     std::vector<std::vector<std::byte>> want;
     for (int k = 0; rank == 0 && k < ranks.size(); ++k) want.push_back(block(k, 1, round));
-    equal &= ranks.collect("test", block(rank, 1, round)) == want;
+    equal &= ranks.gather("test", block(rank, 1, round)) == want;
   }
   return equal;
 }
@@ -129,7 +129,7 @@ TEST_CASE("one rank moves its bytes to itself") {
   CHECK(gathers(rank));
   CHECK(tells_deals_and_collects(rank));
   rank.fail("no memory");
-  CHECK_THROWS_AS(rank.tell("test", {}), RankFailure);
+  CHECK_THROWS_AS(rank.broadcast("test", {}), RankFailure);
 }
 
 TEST_CASE("planted times change no byte") {
@@ -144,7 +144,7 @@ TEST_CASE("planted times change no byte") {
 TEST_CASE("ranks at different operations are named with their places, on every rank") {
   const auto body = [](Ranks& ranks) {
     step(ranks, "forward");
-    if (ranks.rank() == 1) ranks.tell("limits", {});
+    if (ranks.rank() == 1) ranks.broadcast("limits", {});
     step(ranks, "sums");
     step(ranks, "weights");
   };
@@ -165,7 +165,7 @@ TEST_CASE("ranks at different places of one kind, or with other sizes, fail") {
     const std::vector<std::byte> bytes(places || !other ? 8 : 9);
     std::vector<std::vector<std::byte>> got(4, std::vector<std::byte>(8));
     got[2].resize(bytes.size());
-    ranks.gather(places && other ? "b" : "a", bytes, {got.begin(), got.end()}).wait();
+    ranks.all_gather(places && other ? "b" : "a", bytes, {got.begin(), got.end()}).wait();
     step(ranks, "next");
   };
   const auto seen = failures(4, body);
@@ -247,7 +247,7 @@ TEST_CASE("bytes that nobody takes hold up no rank's end", "[gate]") {
     for (const bool late : {false, true}) {
       auto ranks = make_thread_ranks(2, {.limits = {.silence_seconds = 0.5}});
       if (!late) ranks[0].reset();
-      ranks[1]->collect("trailing", std::vector<std::byte>(bytes));
+      ranks[1]->gather("trailing", std::vector<std::byte>(bytes));
       std::thread other([&] { ranks[1].reset(); });
       ranks[0].reset();
       other.join();
@@ -275,9 +275,9 @@ TEST_CASE(
 
 TEST_CASE("a wrong number of blocks is an error of the caller") {
   OneRank rank;
-  CHECK_THROWS_AS(rank.gather("test", {}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(rank.all_gather("test", {}, {}), std::invalid_argument);
   std::vector<std::byte> room(1);
-  CHECK_THROWS_AS(rank.gather("test", {}, {room}), std::invalid_argument);
-  CHECK_THROWS_AS(rank.deal("test", {}), std::invalid_argument);
+  CHECK_THROWS_AS(rank.all_gather("test", {}, {room}), std::invalid_argument);
+  CHECK_THROWS_AS(rank.scatter("test", {}), std::invalid_argument);
   CHECK_THROWS_AS(make_thread_ranks(0), std::invalid_argument);
 }

@@ -272,7 +272,7 @@ TEST_CASE("an ordinary training on ranks with GPUs has the same bits on each, ne
   const auto trained = [](int size) {
     return train_on_ranks(size, [](RankTraining& training, const std::shared_ptr<Ranks>& ranks) {
       put_on_gpu(training, *ranks);
-      nn::tell_values(*ranks, training.model.parameters());
+      nn::broadcast_values(*ranks, training.model.parameters());
       memory::Accumulation accumulation({.physical_batch = 16}, training.model, *ranks);
       std::vector<std::int64_t> own;
       for (std::int64_t row = 0; row < population; ++row)

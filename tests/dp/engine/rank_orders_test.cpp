@@ -38,20 +38,20 @@ class SpoiledRanks final : public Ranks {
                    std::vector<Room> receive) override {
     return ranks_->exchange(place, std::move(send), std::move(receive));
   }
-  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
-    return ranks_->gather(place, send, std::move(receive));
+  Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
+    return ranks_->all_gather(place, send, std::move(receive));
   }
-  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override {
-    return ranks_->tell(place, bytes);
+  std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override {
+    return ranks_->broadcast(place, bytes);
   }
-  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override {
+  std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override {
     Blocks blocks;
     for (const Bytes block : send) blocks.emplace_back(block.begin(), block.end());
     if (rank() == 0) spoil_(blocks);
-    return ranks_->deal(place, {blocks.begin(), blocks.end()});
+    return ranks_->scatter(place, {blocks.begin(), blocks.end()});
   }
-  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override {
-    return ranks_->collect(place, bytes);
+  std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override {
+    return ranks_->gather(place, bytes);
   }
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
   void check_running() override { ranks_->check_running(); }

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "core/io/safetensors.h"
-#include "core/ranks/on_rank_0.h"
+#include "core/ranks/collectives.h"
 #include "core/ranks/rank_failure.h"
 #include "dp/engine/standardize.h"
 #include "dp/engine/training_checkpoint.h"
@@ -318,7 +318,7 @@ TEST_CASE("a checkpoint that cannot be loaded is an error on every rank and chan
       engine.step(loss);
       save_checkpoint(state, training.model, *training.optimizer, engine);
       engine.step(loss);
-      by_rank_0(engine.ranks(), "files", [&] {
+      on_rank_0(*engine.ranks(), "files", [&] {
         if (with_bad_files) files = unloadable(state);
       });
       for (int k = 0; with_bad_files && k < 5; ++k) {

@@ -106,21 +106,21 @@ class NotedRanks final : public Ranks {
     events_.emplace_back(place);
     return ranks_->exchange(place, std::move(send), std::move(receive));
   }
-  Pending gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
+  Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override {
     events_.emplace_back(place);
-    return ranks_->gather(place, send, std::move(receive));
+    return ranks_->all_gather(place, send, std::move(receive));
   }
-  std::vector<std::byte> tell(std::string_view place, Bytes bytes) override {
+  std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override {
     events_.emplace_back(place);
-    return ranks_->tell(place, bytes);
+    return ranks_->broadcast(place, bytes);
   }
-  std::vector<std::byte> deal(std::string_view place, const std::vector<Bytes>& send) override {
+  std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override {
     events_.emplace_back(place);
-    return ranks_->deal(place, send);
+    return ranks_->scatter(place, send);
   }
-  std::vector<std::vector<std::byte>> collect(std::string_view place, Bytes bytes) override {
+  std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override {
     events_.emplace_back(place);
-    return ranks_->collect(place, bytes);
+    return ranks_->gather(place, bytes);
   }
   void fail(std::string_view message) noexcept override { ranks_->fail(message); }
   void check_running() override { ranks_->check_running(); }

@@ -141,7 +141,7 @@ TEST_CASE("gradients of models on GPUs add up there, the same bits on all", "[gp
   const nn::BucketSizes sizes = GENERATE(nn::BucketSizes{}, nn::BucketSizes{1, 100});
   const auto found = on_ranks(size, Dtype::f32, [&](Ranks& ranks, Model& model) {
     model.layers.to(gpu_of_rank(ranks));
-    nn::tell_values(ranks, model.layers.parameters());
+    nn::broadcast_values(ranks, model.layers.parameters());
     return gradients_of(ranks, model, sizes);
   });
   const Values one = one_process(Dtype::f32);
@@ -221,7 +221,7 @@ TEST_CASE("rank 0's values are told to all") {
   const auto before = layers[0]->parameters()[0]->value.to_vector<float>();
   CHECK(layers[1]->parameters()[0]->value.to_vector<float>() != before);
   on_thread_ranks(3, [&](Ranks& ranks) {
-    nn::tell_values(ranks, layers[static_cast<std::size_t>(ranks.rank())]->parameters());
+    nn::broadcast_values(ranks, layers[static_cast<std::size_t>(ranks.rank())]->parameters());
   });
   for (const auto& layer : layers)
     CHECK(layer->parameters()[0]->value.to_vector<float>() == before);
