@@ -4,12 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+#include <nlohmann/json.hpp>
 #include "core/io/xxh64.h"
 #include "core/ranks/collectives.h"
 #include "core/ranks/rank_failure.h"
 #include "nn/optim/rank_sink.h"
-#include <nlohmann/json.hpp>
-#include <unistd.h>
 
 namespace sotto::samples {
 
