@@ -21,7 +21,7 @@ constexpr const char* mechanism_name = "gaussian";
 struct Kind {
   Sampling sampling;
   const char* name;
-  bool rate, passes, truncation_probability;
+  bool rate, by_epoch, truncation_probability;
 };
 constexpr std::array<Kind, 8> kinds = {{
     {Sampling::full_batch, "full_batch", false, false, false},
@@ -97,7 +97,7 @@ std::vector<std::string> sampling_names() {
 }
 
 bool has_rate(Sampling sampling) { return kind_of(sampling).rate; }
-bool in_epochs(Sampling sampling) { return kind_of(sampling).passes; }
+bool in_epochs(Sampling sampling) { return kind_of(sampling).by_epoch; }
 
 void check_event(const char* op, const Event& event) {
   const Kind& kind = kind_of(event.sampling);
@@ -107,7 +107,7 @@ void check_event(const char* op, const Event& event) {
         "{}: sampling rate {} is not in [0, 1]", op, event.sampling_rate);
   check(kind.rate || event.sampling_rate == 1,
         "{}: sampling rate {} of {} batches, which have none", op, event.sampling_rate, kind.name);
-  check(event.batches >= 1 && (kind.passes || event.batches == 1), "{}: epochs of {} {} batches",
+  check(event.batches >= 1 && (kind.by_epoch || event.batches == 1), "{}: epochs of {} {} batches",
         op, event.batches, kind.name);
   check(!event.paid || event.batches > 1, "{}: a {} batch already charged with its epoch", op,
         kind.name);
@@ -123,7 +123,7 @@ std::string to_json(const Event& event) {
                                    {"noise_multiplier", event.noise_multiplier},
                                    {"sampling", kind.name},
                                    {"sampling_rate", event.sampling_rate}};
-  if (kind.passes) {
+  if (kind.by_epoch) {
     object["batches"] = event.batches;
     object["paid"] = event.paid;
   }
@@ -141,7 +141,7 @@ Event event_from_json(const std::string& text) {
               .sampling = parse_sampling("event: sampling", fields.word("sampling")),
               .sampling_rate = fields.number("sampling_rate")};
   const Kind& kind = kind_of(event.sampling);
-  if (kind.passes) {
+  if (kind.by_epoch) {
     event.batches = fields.whole("batches");
     event.paid = fields.truth("paid");
   }

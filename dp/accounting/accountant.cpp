@@ -102,14 +102,14 @@ void Accountant::compose(const Event& event, std::int64_t count) {
 void Accountant::check_paid(const Event& event, std::int64_t count) {
   Event first = event;
   first.paid = false;
-  Pass& pass = passes_[first];
-  std::int64_t& of_kind = event.paid ? pass.paid : pass.begun;
+  Epoch& epoch = epochs_[first];
+  std::int64_t& of_kind = event.paid ? epoch.paid : epoch.begun;
   check(of_kind <= max_releases, "compose: more than {} {} batches", max_releases,
         sotto::name(event.sampling));
-  const std::int64_t paid = pass.paid + (event.paid ? count : 0);
-  check(paid == 0 || event.paid == false || (paid - 1) / (event.batches - 1) < pass.begun,
+  const std::int64_t paid = epoch.paid + (event.paid ? count : 0);
+  check(paid == 0 || event.paid == false || (paid - 1) / (event.batches - 1) < epoch.begun,
         "compose: {} paid {} batches, but {} epochs of {} batches were begun", paid,
-        sotto::name(event.sampling), pass.begun, event.batches);
+        sotto::name(event.sampling), epoch.begun, event.batches);
   of_kind += count;
 }
 

@@ -59,7 +59,6 @@ class Accountant {
   // single run.
   void charge_selection(const SelectionCost& cost);
   bool has_selection() const { return mean_runs_ > 1; }
-  // The method that make_accountant() was given.
   AccountantKind kind() const { return kind_; }
   // The neighbouring relation that epsilon and delta are for.
   NeighboringRelation relation() const { return relation_; }
@@ -91,7 +90,7 @@ class Accountant {
   double truncation_probability() const { return truncation_probability_; }
 
  private:
-  struct Pass {
+  struct Epoch {
     std::int64_t begun = 0, paid = 0;
   };
   void check_paid(const Event& event, std::int64_t count);
@@ -101,7 +100,7 @@ class Accountant {
   NeighboringRelation relation_;
   double truncation_probability_ = 0;
   double added_epsilon_ = 0, mean_runs_ = 1;  // of a SelectionCost
-  std::map<Event, Pass> passes_;              // keyed by their first batch
+  std::map<Event, Epoch> epochs_;             // keyed by their first batch
 };
 
 // Makes a new accountant at each call, for searches and for ledgers that grow.

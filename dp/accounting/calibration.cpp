@@ -41,17 +41,17 @@ class Search {
     check(reason.empty(), "{}: {}", op, reason);
   }
 
-  std::int64_t passes() const {
+  std::int64_t epochs() const {
     const std::int64_t batches = target_.batch.batches;
     return target_.steps / batches + (target_.steps % batches > 0 ? 1 : 0);
   }
 
-  // The epsilon of `passes` epochs; a batch outside epochs counts as an epoch of one.
-  double spent(const Event& batch, std::int64_t passes) const {
+  // The epsilon of `epochs` epochs; a batch outside epochs counts as an epoch of one.
+  double spent(const Event& batch, std::int64_t epochs) const {
     const auto accountant = accountant_();
-    if (!target_.noise_at) accountant->compose(batch, passes);
+    if (!target_.noise_at) accountant->compose(batch, epochs);
     Event event = batch;
-    for (std::int64_t step = 0; target_.noise_at && step < passes; ++step) {
+    for (std::int64_t step = 0; target_.noise_at && step < epochs; ++step) {
       event.noise_multiplier = target_.noise_at(step, batch.noise_multiplier);
       accountant->compose(event);
     }
@@ -60,7 +60,7 @@ class Search {
 
   // ln of (epsilon spent / target epsilon), plus the margin.
   double excess(const Event& batch) const {
-    return margin + std::log(spent(batch, passes()) / target_.epsilon);
+    return margin + std::log(spent(batch, epochs()) / target_.epsilon);
   }
 
   Event batch(double noise_multiplier) const {
@@ -107,8 +107,8 @@ std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
                        const AccountantFactory& accountant) {
   const Search search("max_steps", target, accountant);
   const Event batch = search.batch(noise_multiplier);
-  const auto excess = [&](std::int64_t passes) {
-    return search.spent(batch, passes) / target.epsilon - 1;
+  const auto excess = [&](std::int64_t epochs) {
+    return search.spent(batch, epochs) / target.epsilon - 1;
   };
   constexpr std::int64_t growth = 16;
   const std::int64_t max = step_limit / batch.batches;

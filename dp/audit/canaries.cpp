@@ -50,10 +50,10 @@ DiracCanaries::DiracCanaries(const std::vector<Parameter*>& parameters,
   std::iota(order.begin(), order.end(), 0);
   PublicRandom(options.seed).shuffle(order);
   for (std::int64_t k = 0; k < options.count; ++k) {
-    Place place{0, order[static_cast<std::size_t>(k)]};
-    while (place.element >= parameters_[place.parameter]->value.numel())
-      place.element -= parameters_[place.parameter++]->value.numel();
-    places_.push_back(place);
+    CanaryElement chosen{0, order[static_cast<std::size_t>(k)]};
+    while (chosen.element >= parameters_[chosen.parameter]->value.numel())
+      chosen.element -= parameters_[chosen.parameter++]->value.numel();
+    elements_.push_back(chosen);
     included_.push_back(coins.below(2) == 1);
   }
 }
@@ -80,9 +80,9 @@ Var DiracCanaries::own_losses(Tape& tape, std::span<const std::int64_t> rows) co
     std::vector<double> weights(rows.size(), 0);
     for (std::size_t k = 0; k < rows.size(); ++k) {
       if (rows[k] < options_.population) continue;
-      const Place& place = places_[static_cast<std::size_t>(rows[k] - options_.population)];
-      if (place.parameter != p) continue;
-      ids[k] = place.element;
+      const CanaryElement& own = elements_[static_cast<std::size_t>(rows[k] - options_.population)];
+      if (own.parameter != p) continue;
+      ids[k] = own.element;
       weights[k] = options_.magnitude;
     }
     if (std::all_of(weights.begin(), weights.end(), [](double w) { return w == 0; })) continue;
@@ -118,11 +118,11 @@ std::vector<double> DiracCanaries::values() const {
 }
 
 std::vector<double> DiracCanaries::elements(const Gradients& gradients) const {
-  std::vector<double> found(places_.size(), 0.0);
+  std::vector<double> found(elements_.size(), 0.0);
   for (const auto& [parameter, gradient] : gradients) {
     const std::vector<double> all = to_dtype(gradient, Dtype::f64).to_vector<double>();
-    for (std::size_t k = 0; k < places_.size(); ++k) {
-      const auto& [owner, element] = places_[k];
+    for (std::size_t k = 0; k < elements_.size(); ++k) {
+      const auto& [owner, element] = elements_[k];
       if (parameters_[owner] == parameter) found[k] = all[static_cast<std::size_t>(element)];
     }
   }

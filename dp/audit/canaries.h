@@ -34,7 +34,7 @@ class DiracCanaries {
   DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options,
                 SecretRandom coins);
 
-  std::int64_t size() const { return std::ssize(places_); }
+  std::int64_t size() const { return std::ssize(elements_); }
   // The number of units to sample from: all canaries are units, but those that are out have no
   // rows.
   std::int64_t units() const { return options_.population + size(); }
@@ -57,7 +57,7 @@ class DiracCanaries {
   std::vector<double> elements(const Gradients& gradients) const;
 
  private:
-  struct Place {
+  struct CanaryElement {
     std::size_t parameter;
     std::int64_t element;
   };
@@ -65,7 +65,7 @@ class DiracCanaries {
 
   CanaryOptions options_;
   std::vector<Parameter*> parameters_;
-  std::vector<Place> places_;  // [canary]
+  std::vector<CanaryElement> elements_;  // [canary]
   std::vector<bool> included_;
 };
 

@@ -29,17 +29,17 @@ namespace {
 
 // Updates the last epoch of the reservation's kind.
 void take_pass(LedgerRun& run, const Reservation& next) {
-  LedgerRun::Pass* const pass = run.pass_of(next.event);
+  LedgerRun::Epoch* const epoch = run.epoch_of(next.event);
   if (next.event.paid) {
-    pass->left -= next.count;
+    epoch->left -= next.count;
     return;
   }
   check(next.count == 1, "{} first batches of epochs in one reservation", next.count);
-  const LedgerRun::Pass begun{next.event, next.first_draw, next.event.batches - 1, next.epoch_id};
-  if (pass == nullptr) {
-    run.passes.push_back(begun);
+  const LedgerRun::Epoch begun{next.event, next.first_draw, next.event.batches - 1, next.epoch_id};
+  if (epoch == nullptr) {
+    run.epochs.push_back(begun);
   } else {
-    *pass = begun;
+    *epoch = begun;
   }
 }
 
@@ -67,11 +67,11 @@ void LedgerRun::settle(std::int64_t used, std::uint64_t next_unused) {
   const std::uint64_t low = open->first_draw + static_cast<std::uint64_t>(used);
   check(next_unused >= low && next_unused <= next_draw, "next_draw {} is not in [{}, {}]",
         next_unused, low, next_draw);
-  if (Pass* const pass = open->event.batches > 1 ? pass_of(open->event) : nullptr) {
+  if (Epoch* const epoch = open->event.batches > 1 ? epoch_of(open->event) : nullptr) {
     if (open->event.paid) {
-      pass->left += open->count - used;
+      epoch->left += open->count - used;
     } else if (used == 0) {
-      pass->left = 0;  // the epoch never began
+      epoch->left = 0;  // the epoch never began
     }
   }
   add_releases(events, open->event, used - open->count);
@@ -79,20 +79,20 @@ void LedgerRun::settle(std::int64_t used, std::uint64_t next_unused) {
   open.reset();
 }
 
-const LedgerRun::Pass* LedgerRun::pass_of(Event event) const {
+const LedgerRun::Epoch* LedgerRun::epoch_of(Event event) const {
   event.paid = false;
-  const auto found = std::find_if(passes.begin(), passes.end(),
-                                  [&](const Pass& pass) { return pass.first == event; });
-  return found == passes.end() ? nullptr : &*found;
+  const auto found = std::find_if(epochs.begin(), epochs.end(),
+                                  [&](const Epoch& epoch) { return epoch.first == event; });
+  return found == epochs.end() ? nullptr : &*found;
 }
 
-LedgerRun::Pass* LedgerRun::pass_of(Event event) {
-  return const_cast<Pass*>(std::as_const(*this).pass_of(event));
+LedgerRun::Epoch* LedgerRun::epoch_of(Event event) {
+  return const_cast<Epoch*>(std::as_const(*this).epoch_of(event));
 }
 
 std::int64_t LedgerRun::payments_left(const Event& paid) const {
-  const Pass* const pass = pass_of(paid);
-  return pass == nullptr ? 0 : pass->left;
+  const Epoch* const epoch = epoch_of(paid);
+  return epoch == nullptr ? 0 : epoch->left;
 }
 
 void LedgerContents::set_population(std::int64_t units) {
@@ -150,7 +150,7 @@ LedgerRun& LedgerContents::run(const std::string& id) {
   const auto found =
       std::find_if(runs.rbegin(), runs.rend(), [&](const LedgerRun& run) { return run.id == id; });
   if (found != runs.rend()) return *found;
-  runs.push_back({.id = id, .events = {}, .next_draw = 0, .open = {}, .passes = {}});
+  runs.push_back({.id = id, .events = {}, .next_draw = 0, .open = {}, .epochs = {}});
   return runs.back();
 }
 

@@ -56,7 +56,6 @@ struct History {
   // runs, and a SelectionCost comes on top of their composition.
   std::optional<PrivateSelection> selection = {};
 
-  // The releases whose composition gives epsilon.
   const EventCounts& charged() const { return whole_plan ? plans : events; }
 };
 
@@ -84,15 +83,15 @@ struct LedgerRun {
   std::optional<Reservation> open;  // the last one, until it is settled
   // The last epoch of a kind, by the event of its first batch: the draw that began it, the
   // number of its batches that are charged and not yet released, and its id.
-  struct Pass {
+  struct Epoch {
     Event first;             // of the first batch
     std::uint64_t draw = 0;  // that began it
     std::int64_t left = 0;   // charged and not yet released
     std::uint64_t id = 0;    // EpochPosition::epoch_id
-    bool operator==(const Pass&) const = default;
+    bool operator==(const Epoch&) const = default;
   };
-  std::vector<Pass> passes;  // one for each kind
-  EventCounts plan = {};     // maximum releases, written before any release of any run
+  std::vector<Epoch> epochs;  // one for each kind
+  EventCounts plan = {};      // maximum releases, written before any release of any run
   // The number of runs of a private selection, of which `plan` and `events` are one.
   std::optional<TruncatedNegativeBinomial> selection = {};
 
@@ -109,8 +108,8 @@ struct LedgerRun {
   // an earlier epoch did not use are forfeited.
   std::int64_t payments_left(const Event& paid) const;
   // The epoch that such a batch, paid or first, belongs to; null if none has begun.
-  Pass* pass_of(Event event);
-  const Pass* pass_of(Event event) const;
+  Epoch* epoch_of(Event event);
+  const Epoch* epoch_of(Event event) const;
   // Returns whether the plan allows every release.
   bool within_plan() const;
   // Returns whether releases were made in the plan's order, each kind of event before the next.

@@ -28,11 +28,11 @@ std::string new_id() {
 void check_epoch_position(const LedgerRun& run, const EpochPosition& last, const Event& event,
                           const EpochPosition& position) {
   if (!event.paid) return;
-  const LedgerRun::Pass* const pass = run.pass_of(event);
-  check(pass != nullptr && pass->draw == position.began,
+  const LedgerRun::Epoch* const epoch = run.epoch_of(event);
+  check(epoch != nullptr && epoch->draw == position.began,
         "record: batch {} of an epoch that began at draw {}, which is not the last one charged",
         position.index_in_epoch, position.began);
-  check(pass->id == position.epoch_id,
+  check(epoch->id == position.epoch_id,
         "record: batch {} of an epoch that began at draw {}, drawn anew since it was charged",
         position.index_in_epoch, position.began);
   check(last.began != position.began || last.index_in_epoch < position.index_in_epoch,
@@ -151,7 +151,7 @@ OpenLedger::~OpenLedger() {
   }
 }
 
-bool OpenLedger::Block::covers(const Event& event, std::uint64_t draw) const {
+bool OpenLedger::OpenReservation::covers(const Event& event, std::uint64_t draw) const {
   return used < reserved.count && event == reserved.event &&
          draw - reserved.first_draw < static_cast<std::uint64_t>(reserved.count);
 }

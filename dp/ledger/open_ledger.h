@@ -62,7 +62,7 @@ class OpenLedger {
 
  private:
   // The releases that the open reservation allows, and the number made.
-  struct Block {
+  struct OpenReservation {
     Reservation reserved;
     std::int64_t used = 0;
     std::uint64_t next_draw = 0;
@@ -84,7 +84,7 @@ class OpenLedger {
   std::shared_ptr<Shared> shared_;
   std::string run_;
   std::int64_t block_;
-  std::optional<Block> open_;
+  std::optional<OpenReservation> open_;
   EpochPosition last_;  // of the last batch in an epoch that was recorded with its position
   std::int64_t process_;
   bool resumed_ = false;

@@ -136,7 +136,8 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
                                        const Ledger::BudgetCheck& budget_check) {
   check_independent();
   const auto& [ranges, sums, sensitivity, draw, ranks] = present(statistics.sums_);
-  const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
+  const NoiseScale scale{event(draw.event()).noise_multiplier, sensitivity,
+                         draw.expected_batch_size()};
   check_scale(scale, std::ssize(sums));
   record(draw, *ranks, ledger, budget_check);
   auto means =

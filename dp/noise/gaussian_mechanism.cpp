@@ -61,12 +61,12 @@ std::string GaussianMechanism::description() const {
       secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
-void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) const {
+void GaussianMechanism::check_scale(const NoiseScale& scale, std::int64_t elements) const {
   if (scale.multiplier > 0 && noise_ == GaussianNoise::discretized && elements > 0)
     noise_grid(scale.multiplier, scale.sensitivity, elements);
 }
 
-void GaussianMechanism::add_noise(NoisyUpdate& update, const Scale& scale) {
+void GaussianMechanism::add_noise(NoisyUpdate& update, const NoiseScale& scale) {
   if (scale.multiplier > 0 && noise_ == GaussianNoise::discretized) {
     add_rounded(update, scale);
   } else {
@@ -88,7 +88,7 @@ void GaussianMechanism::prefetch() {
   }
 }
 
-void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
+void GaussianMechanism::add_rounded(NoisyUpdate& update, const NoiseScale& scale) {
   std::vector<std::int64_t> counts;
   for (const auto& [parameter, total] : update.sums()) counts.push_back(total.numel());
   const std::int64_t elements = update.elements();
@@ -114,7 +114,7 @@ void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
   });
 }
 
-void GaussianMechanism::add_floating_point(NoisyUpdate& update, const Scale& scale) {
+void GaussianMechanism::add_floating_point(NoisyUpdate& update, const NoiseScale& scale) {
   check(scale.multiplier == 0 || !update.divided(),
         "GaussianMechanism: floating-point noise on several ranks");
   for (std::size_t k = 0; k < update.sums().size(); ++k) {

@@ -37,17 +37,17 @@ class GaussianMechanism final : public Mechanism {
   std::string description() const override;
 
  protected:
-  void add_noise(NoisyUpdate& update, const Scale& scale) override;
-  void check_scale(const Scale& scale, std::int64_t elements) const override;
-  double noise_stddev(const Scale& scale) const override {
+  void add_noise(NoisyUpdate& update, const NoiseScale& scale) override;
+  void check_scale(const NoiseScale& scale, std::int64_t elements) const override;
+  double noise_stddev(const NoiseScale& scale) const override {
     return scale.multiplier * scale.sensitivity;
   }
   bool secure() const override;
 
  private:
   struct State;
-  void add_rounded(NoisyUpdate& update, const Scale& scale);
-  void add_floating_point(NoisyUpdate& update, const Scale& scale);
+  void add_rounded(NoisyUpdate& update, const NoiseScale& scale);
+  void add_floating_point(NoisyUpdate& update, const NoiseScale& scale);
 
   double noise_multiplier_ = 0;
   GaussianNoise noise_;

@@ -82,7 +82,7 @@ std::vector<Parameter*> owners(const Gradients& sums) {
 }  // namespace
 
 // Adds noise to numbers that belong to no parameter, and divides them.
-std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
+std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const NoiseScale& scale) {
   const Tensor values = Tensor::from(sums, {std::ssize(sums)});
   const Gradients numbers{{nullptr, values}};
   NoisyUpdate update(numbers, numbers, scale.divisor);
@@ -98,8 +98,8 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   label.phase = "update";
   const LabelScope labelled(label);
   auto& [sums, sensitivity, unclipped, finite, draw, shards] = sum.content();
-  Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
-  Scale counts{.divisor = draw.expected_batch_size()};
+  NoiseScale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
+  NoiseScale counts{.divisor = draw.expected_batch_size()};
   std::vector<double> parts = unclipped;
   if (finite) parts.push_back(*finite);
   if (unclipped_count_stddev != 0) {

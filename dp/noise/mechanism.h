@@ -105,18 +105,18 @@ class Mechanism {
                        double /*sensitivity*/, const Ledger& /*ledger*/) {}
   // The scale of a sum's noise: its standard deviation on every element is multiplier *
   // sensitivity, before the division by `divisor`.
-  struct Scale {
+  struct NoiseScale {
     // Noise multiplier, sensitivity of the sum, and the expected batch size.
     double multiplier = 0, sensitivity = 1, divisor = 1;
   };
   // Called before anything is written to the ledger. Throws std::invalid_argument if noise of this
   // scale cannot be drawn for this many elements.
-  virtual void check_scale(const Scale& /*scale*/, std::int64_t /*elements*/) const {}
+  virtual void check_scale(const NoiseScale& /*scale*/, std::int64_t /*elements*/) const {}
   // Adds noise of this scale to the update's sums, during the update's pass.
-  virtual void add_noise(NoisyUpdate& update, const Scale& scale) = 0;
+  virtual void add_noise(NoisyUpdate& update, const NoiseScale& scale) = 0;
   // The standard deviation of the noise that the next add_noise() adds to each element before the
   // division.
-  virtual double noise_stddev(const Scale& scale) const = 0;
+  virtual double noise_stddev(const NoiseScale& scale) const = 0;
   // True if the noise is cryptographically secure, that is, seeded by the operating system.
   virtual bool secure() const = 0;
   // True if the noise is independent of that of other releases.
@@ -128,7 +128,7 @@ class Mechanism {
   void check_independent() const;
   void record(const SampledBatch& draw, const Ranks& ranks, Ledger& ledger,
               const Ledger::BudgetCheck& budget_check);
-  std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
+  std::vector<double> noisy(const std::vector<double>& sums, const NoiseScale& scale);
 };
 
 }  // namespace sotto

@@ -12,27 +12,27 @@ namespace {
 using Vector = Eigen::VectorXd;
 using Function = std::function<ValueAndGradient(const std::vector<double>&)>;
 
-struct Point {
+struct Iterate {
   Vector x;
   double value = 0;
   Vector gradient;
 };
 
-Point at(const Function& function, const Vector& x) {
+Iterate at(const Function& function, const Vector& x) {
   const ValueAndGradient y = function({x.begin(), x.end()});
   return {x, y.value, Eigen::Map<const Vector>(y.gradient.data(), x.size())};
 }
 
 // Bisects for a step with sufficient decrease and a less steep slope (Lewis and Overton 2013,
 // algorithm 2.6). Returns `from` itself when there is none.
-Point along(const Function& function, const Point& from, const Vector& direction) {
+Iterate along(const Function& function, const Iterate& from, const Vector& direction) {
   constexpr double decrease = 1e-4, curvature = 0.9;  // the usual values (Nocedal and Wright 2006)
   constexpr int max_trials = 60;
   const double slope = from.gradient.dot(direction);
   double low = 0, high = std::numeric_limits<double>::infinity(), step = 1;
-  Point best = from;
+  Iterate best = from;
   for (int trial = 0; trial < max_trials; ++trial) {
-    Point next = at(function, from.x + step * direction);
+    Iterate next = at(function, from.x + step * direction);
     const bool lower = std::isfinite(next.value) && next.gradient.allFinite() &&
                        next.value <= from.value + decrease * step * slope;
     if (lower && next.value < best.value) best = next;
@@ -47,12 +47,12 @@ Point along(const Function& function, const Point& from, const Vector& direction
 
 std::vector<double> minimize(const Function& function, std::vector<double> start, double tolerance,
                              int max_steps) {
-  Point here = at(function, Eigen::Map<const Vector>(start.data(), std::ssize(start)));
+  Iterate here = at(function, Eigen::Map<const Vector>(start.data(), std::ssize(start)));
   const auto size = here.x.size();
   Eigen::MatrixXd inverse = Eigen::MatrixXd::Identity(size, size);  // of the Hessian
   for (int step = 0; step < max_steps; ++step) {
     if (size == 0 || here.gradient.cwiseAbs().maxCoeff() <= tolerance) break;
-    const Point next = along(function, here, -inverse * here.gradient);
+    const Iterate next = along(function, here, -inverse * here.gradient);
     const Vector dx = next.x - here.x, dg = next.gradient - here.gradient;
     const double product = dx.dot(dg);
     if (!(next.value < here.value) || !(product > 0)) {

@@ -14,32 +14,32 @@ namespace {
 using Complex = std::complex<double>;
 
 // Numbers that a pass reads or writes.
-struct Parts {
+struct ComplexSpan {
   double* __restrict real;
   double* __restrict imag;
 
-  Parts from(std::size_t first) const { return {real + first, imag + first}; }
+  ComplexSpan from(std::size_t first) const { return {real + first, imag + first}; }
 };
 
 struct Root {
   double real, imag;
 };
 
-inline void put(const Parts& y, std::size_t q, double real, double imag) {
+inline void put(const ComplexSpan& y, std::size_t q, double real, double imag) {
   y.real[q] = real;
   y.imag[q] = imag;
 }
 
-inline void put(const Parts& y, std::size_t q, double real, double imag, const Root& w) {
+inline void put(const ComplexSpan& y, std::size_t q, double real, double imag, const Root& w) {
   put(y, q, real * w.real - imag * w.imag, real * w.imag + imag * w.real);
 }
 
 // Transforms of 4, 2 and 3 numbers that are `apart` from each other, for `stride` sequences side by
 // side, multiplied by the roots for later passes.
-inline void of_4(const Parts& x, std::size_t apart, const Parts& y, std::size_t stride,
+inline void of_4(const ComplexSpan& x, std::size_t apart, const ComplexSpan& y, std::size_t stride,
                  const Root (&w)[3]) {
-  const Parts a = x, b = x.from(apart), c = x.from(2 * apart), d = x.from(3 * apart);
-  const Parts y0 = y, y1 = y.from(stride), y2 = y.from(2 * stride), y3 = y.from(3 * stride);
+  const ComplexSpan a = x, b = x.from(apart), c = x.from(2 * apart), d = x.from(3 * apart);
+  const ComplexSpan y0 = y, y1 = y.from(stride), y2 = y.from(2 * stride), y3 = y.from(3 * stride);
   for (std::size_t q = 0; q < stride; ++q) {
     const double even_real = a.real[q] + c.real[q], even_imag = a.imag[q] + c.imag[q];
     const double odd_real = b.real[q] + d.real[q], odd_imag = b.imag[q] + d.imag[q];
@@ -52,19 +52,19 @@ inline void of_4(const Parts& x, std::size_t apart, const Parts& y, std::size_t 
   }
 }
 
-inline void of_2(const Parts& x, std::size_t apart, const Parts& y, std::size_t stride,
+inline void of_2(const ComplexSpan& x, std::size_t apart, const ComplexSpan& y, std::size_t stride,
                  const Root& w) {
-  const Parts b = x.from(apart), y1 = y.from(stride);
+  const ComplexSpan b = x.from(apart), y1 = y.from(stride);
   for (std::size_t q = 0; q < stride; ++q) {
     put(y, q, x.real[q] + b.real[q], x.imag[q] + b.imag[q]);
     put(y1, q, x.real[q] - b.real[q], x.imag[q] - b.imag[q], w);
   }
 }
 
-inline void of_3(const Parts& x, const Parts& y, std::size_t stride) {
+inline void of_3(const ComplexSpan& x, const ComplexSpan& y, std::size_t stride) {
   constexpr double sine = std::numbers::sqrt3 / 2;
-  const Parts b = x.from(stride), c = x.from(2 * stride);
-  const Parts y1 = y.from(stride), y2 = y.from(2 * stride);
+  const ComplexSpan b = x.from(stride), c = x.from(2 * stride);
+  const ComplexSpan y1 = y.from(stride), y2 = y.from(2 * stride);
   for (std::size_t q = 0; q < stride; ++q) {
     const double sum_real = b.real[q] + c.real[q], sum_imag = b.imag[q] + c.imag[q];
     const double real = x.real[q] - 0.5 * sum_real, imag = x.imag[q] - 0.5 * sum_imag;
@@ -79,8 +79,8 @@ inline void of_3(const Parts& x, const Parts& y, std::size_t stride) {
 // One pass over all numbers: `stride` sequences with `size` numbers remaining (Stockham's order).
 // `roots` are e^{-2 pi i j / (2 size stride)}. Returns the factor by which the sequences become
 // shorter.
-inline std::size_t pass(const Parts& x, const Parts& y, std::size_t size, std::size_t stride,
-                        const Complex* roots) {
+inline std::size_t pass(const ComplexSpan& x, const ComplexSpan& y, std::size_t size,
+                        std::size_t stride, const Complex* roots) {
   const auto root = [&](std::size_t j) {
     const bool beyond = 2 * j > size;  // half a turn back
     const Complex& w = roots[2 * stride * j - (beyond ? stride * size : 0)];

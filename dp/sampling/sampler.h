@@ -29,8 +29,8 @@ class SampledBatch {
   SampledBatch(SampledBatch&&) = default;
   SampledBatch& operator=(SampledBatch&&) = default;
 
-  // The privacy units that take part, in increasing order; may be empty. On another rank than 0
-  // those of them that it computes.
+  // The privacy units that take part, in increasing order; may be empty. On a rank other than 0,
+  // the units that this rank computes.
   std::span<const std::int64_t> units() const { return units_; }
   // The number of all units that take part, on every rank.
   std::int64_t size() const { return told_ ? told_->units : std::ssize(units_); }
@@ -45,7 +45,7 @@ class SampledBatch {
   std::int64_t population() const { return population_; }
   // The draw's number, by which a ledger refuses to release a batch twice.
   std::uint64_t number() const { return number_; }
-  // The batch's index in its epoch, from 0, and the number of the draw that began the epoch.
+  // The batch's index in its epoch, from 0.
   std::int64_t index_in_epoch() const { return index_in_epoch_; }
   // The number of the draw that began the epoch.
   std::uint64_t epoch_began() const { return epoch_began_; }
@@ -68,7 +68,7 @@ class SampledBatch {
   std::uint64_t epoch_began_ = 0;
   std::uint64_t epoch_id_ = 0;
   bool secure_ = false;
-  std::optional<UnitDigest> told_;  // where units_ are not all
+  std::optional<UnitDigest> told_;  // digest of the whole batch, if units_ is one rank's part
 };
 
 // A sampler's state for a training checkpoint. It is as SECRET as the batches: `rest` reveals

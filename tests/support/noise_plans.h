@@ -13,10 +13,10 @@ inline constexpr double bound = 0.5;
 inline constexpr std::int64_t elements = 700;
 
 // Epochs of a public order or of cyclic sampling, in which fixed units take part.
-class Passes final : public Sampler {
+class PlannedEpochs final : public Sampler {
  public:
-  Passes(Sampling sampling, std::int64_t batches, std::int64_t min_separation,
-         std::vector<std::int64_t> units = {})
+  PlannedEpochs(Sampling sampling, std::int64_t batches, std::int64_t min_separation,
+                std::vector<std::int64_t> units = {})
       : Sampler(100, {.sampling = sampling,
                       .sampling_rate = sampling == Sampling::planned ? 1 : 0.5,
                       .batches = batches}),
@@ -79,7 +79,7 @@ inline NoisePlan banded_plan(std::int64_t steps = 6) {
 inline std::vector<std::vector<double>> noise_of(CorrelatedMechanism& mechanism) {
   Fixture f;
   const std::int64_t steps = mechanism.plan().strategy.steps();
-  Passes sampler(Sampling::planned, steps, 3);
+  PlannedEpochs sampler(Sampling::planned, steps, 3);
   std::vector<std::vector<double>> noise;
   for (std::int64_t t = 0; t < steps; ++t) noise.push_back(f.noise(mechanism, sampler));
   return noise;

@@ -14,7 +14,7 @@ struct ComposedQuery {
   const ReleaseCounts& counts;
   PldQuery question;
 
-  // The same about another delta or epsilon.
+  // The query for another delta or epsilon.
   ComposedQuery with(double given) const { return {losses, counts, {question.of, given}}; }
 };
 

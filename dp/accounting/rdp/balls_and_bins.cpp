@@ -117,7 +117,7 @@ class NegativeMoments {
   }
 
  private:
-  struct Point {
+  struct Node {
     double factor, excess, log_weight;  // L, L - 1
   };
 
@@ -139,14 +139,14 @@ class NegativeMoments {
   // ln E[e^{-w L}]
   double log_transform(double w) const {
     LogSum sum;
-    for (const Point& point : points_) sum.add(point.log_weight - w * point.factor);
+    for (const Node& point : points_) sum.add(point.log_weight - w * point.factor);
     return sum.log();
   }
 
   // ln E[e^{-w (L - 1)}] computed without cancellation, unless w is large.
   double log_convexity(double w) const {
     double sum = 0;
-    for (const Point& point : points_) {
+    for (const Node& point : points_) {
       sum += std::exp(point.log_weight) * convexity(w * point.excess);
     }
     return std::log1p(sum);
@@ -160,7 +160,7 @@ class NegativeMoments {
   }
 
   double batches_;
-  std::vector<Point> points_;  // of a normal variable
+  std::vector<Node> points_;  // of a normal variable
   std::map<double, double> differences_;
 };
 

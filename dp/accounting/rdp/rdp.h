@@ -46,9 +46,7 @@ RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, 
 // orders[i], is computed for few orders. Without convexity the bound is valid, too, but may not be
 // the smallest.
 using RdpOfOrder = std::function<double(std::size_t i)>;
-// The smallest epsilon for this delta.
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta);
-// The smallest delta for this epsilon.
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);
 
 }  // namespace sotto

@@ -226,7 +226,7 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const NoisyUpdate& u
   }
 }
 
-void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/) {
+void CorrelatedMechanism::add_noise(NoisyUpdate& update, const NoiseScale& /*scale*/) {
   Started& plan = *plan_->started;
   plan.whole = false;
   const ChaChaStream stream = plan_->random.reserve(update.noise_blocks());
@@ -242,7 +242,7 @@ void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/)
   plan.whole = true;
 }
 
-double CorrelatedMechanism::noise_stddev(const Scale& scale) const {
+double CorrelatedMechanism::noise_stddev(const NoiseScale& scale) const {
   return scale.multiplier * plan_->factor_sensitivity * scale.sensitivity *
          std::sqrt(plan().strategy.noise_variance(steps_made()));
 }

@@ -64,7 +64,7 @@ class CorrelatedMechanism final : public Mechanism {
   // Throws std::invalid_argument for batches of another kind than the plan's.
   Event event(Event batch) const override;
   std::string description() const override;
-  // Throws std::invalid_argument for another one than the plan's.
+  // Throws std::invalid_argument unless it is the plan's.
   void set_noise_multiplier(double noise_multiplier) override;
 
   // The state for a training checkpoint. It contains released noise: keep it SECRET. It does not
@@ -80,8 +80,8 @@ class CorrelatedMechanism final : public Mechanism {
  protected:
   void prepare(const SampledBatch& draw, const NoisyUpdate& update, double sensitivity,
                const Ledger& ledger) override;
-  void add_noise(NoisyUpdate& update, const Scale& scale) override;
-  double noise_stddev(const Scale& scale) const override;
+  void add_noise(NoisyUpdate& update, const NoiseScale& scale) override;
+  double noise_stddev(const NoiseScale& scale) const override;
   bool independent() const override { return false; }
   bool secure() const override;
 

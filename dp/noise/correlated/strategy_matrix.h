@@ -53,7 +53,6 @@ class StrategyMatrix {
   // in [0, 1), with as many scales >= 0, whose sum is at most 1.
   StrategyMatrix(StrategyFactor factor, std::int64_t steps);
 
-  // The factor, with its numbers rounded.
   const StrategyFactor& factor() const { return factor_; }
   std::int64_t steps() const { return steps_; }
   // C[t, s] = 0 for t - s >= bands.

@@ -90,7 +90,7 @@ class FaultyMechanism final : public Mechanism {
   }
 
  protected:
-  void add_noise(NoisyUpdate& update, const Scale& scale) override {
+  void add_noise(NoisyUpdate& update, const NoiseScale& scale) override {
     if (faults_.same_noise_each_time) random_ = SecretRandom::insecure_seeded(5);
     for (std::size_t k = 0; k < update.sums().size(); ++k) {
       const auto& [parameter, sum] = update.released()[k];
@@ -103,7 +103,7 @@ class FaultyMechanism final : public Mechanism {
       axpby(noise_stddev(scale) / scale.divisor, noise, 1, sum);
     }
   }
-  double noise_stddev(const Scale& scale) const override {
+  double noise_stddev(const NoiseScale& scale) const override {
     const double claimed = faults_.claimed_sensitivity;
     return faults_.stddev * scale.multiplier * (claimed > 0 ? claimed : scale.sensitivity);
   }

@@ -19,7 +19,7 @@ SecretRandom seeded(std::uint64_t seed) { return SecretRandom::insecure_seeded(s
 
 // The batch of every unit in the next epoch; fails unless each is in exactly one, in increasing
 // order.
-std::vector<std::int64_t> pass_of(Sampler& sampler) {
+std::vector<std::int64_t> epoch_of(Sampler& sampler) {
   std::vector<std::int64_t> batch_of(static_cast<std::size_t>(sampler.population()), -1);
   for (std::int64_t batch = 0; batch < sampler.event().batches; ++batch) {
     const SampledBatch draw = sampler.draw();
@@ -48,7 +48,7 @@ void check_uniform(Sampler& sampler, std::size_t possible) {
   std::map<std::size_t, std::int64_t> counts;
   std::size_t repeats = 0, last = 0;
   for (int i = 0; i < passes; ++i) {
-    const std::size_t now = number(pass_of(sampler), batches);
+    const std::size_t now = number(epoch_of(sampler), batches);
     ++counts[now];
     repeats += i > 0 && now == last;
     last = now;
@@ -125,13 +125,13 @@ TEST_CASE("a new draw number starts a new epoch of all units, which is charged")
   PartitionSampler partition(100, 10, seeded(7));
   BallsAndBinsSampler balls(100, 10, seeded(8));
   for (Sampler* sampler : {static_cast<Sampler*>(&partition), static_cast<Sampler*>(&balls)}) {
-    const std::vector<std::int64_t> before = pass_of(*sampler);
+    const std::vector<std::int64_t> before = epoch_of(*sampler);
     for (int i = 0; i < 4; ++i) sampler->draw();
     CHECK(sampler->event().paid);
     sampler->resume_from(50);
     CHECK_FALSE(sampler->event().paid);
     CHECK(sampler->state().rest.empty());
-    CHECK(pass_of(*sampler) != before);
+    CHECK(epoch_of(*sampler) != before);
     CHECK(sampler->draw().number() == 60);
   }
 }
@@ -155,7 +155,7 @@ void check_state(S sampler, S other) {
   CHECK(sampler.state().index_in_epoch == 5);
   other.load_state(sampler.state());
   CHECK_FALSE(other.event().paid);
-  CHECK(pass_of(sampler) != pass_of(other));
+  CHECK(epoch_of(sampler) != epoch_of(other));
 }
 
 TEST_CASE("a state within an epoch continues it") {

@@ -75,7 +75,7 @@ TEST_CASE("the stated standard deviation is that of the step's noise") {
   for (const StrategyMatrix& strategy : strategies(8)) {
     Fixture f;
     CorrelatedMechanism mechanism(plan_of(strategy), SecretRandom::insecure_seeded(3));
-    Passes sampler(Sampling::planned, 8, 3);
+    PlannedEpochs sampler(Sampling::planned, 8, 3);
     const Eigen::MatrixXd inverse = dense(strategy).inverse();
     for (std::int64_t t = 0; t < 8; ++t) {
       const double stddev = 1.7 * bound * mechanism.factor_sensitivity() * inverse.row(t).norm();
@@ -108,7 +108,7 @@ std::vector<double> third_release(double scale) {
   Clipper clipper({{{&w}, bound}});
   CorrelatedMechanism mechanism(banded_plan(), SecretRandom::insecure_seeded(8));
   Ledger ledger;
-  Passes sampler(Sampling::planned, 6, 3, {17});
+  PlannedEpochs sampler(Sampling::planned, 6, 3, {17});
   std::vector<double> values;
   for (int t = 0; t < 3; ++t) {
     Tape tape({.private_data = true});

@@ -20,7 +20,7 @@ namespace {
 TEST_CASE("the first release is charged for the whole plan") {
   Fixture f;
   CorrelatedMechanism mechanism(banded_plan());
-  Passes sampler(Sampling::planned, 6, 3);
+  PlannedEpochs sampler(Sampling::planned, 6, 3);
   for (int t = 0; t < 6; ++t) f.release(mechanism, sampler);
   REQUIRE(f.ledger.events().size() == 2);
   const Event first{
@@ -43,7 +43,7 @@ TEST_CASE("cyclic Poisson batches are scaled by the largest column") {
   CorrelatedMechanism mechanism(plan);
   CHECK(mechanism.factor_sensitivity() == Approx(std::sqrt(1.3125)));
   Fixture f;
-  Passes sampler(Sampling::cyclic_poisson, 4, 4);
+  PlannedEpochs sampler(Sampling::cyclic_poisson, 4, 4);
   for (int t = 0; t < 8; ++t) f.release(mechanism, sampler);
   const EventCounts events = f.ledger.events();
   REQUIRE(events.size() == 2);  // two epochs, each charged with its first batch
@@ -75,23 +75,23 @@ TEST_CASE("batches of another kind are refused before the ledger is written") {
   Fixture f;
   CorrelatedMechanism mechanism(banded_plan(), SecretRandom::insecure_seeded(1));
   PoissonSampler poisson(100, 0.5);
-  Passes longer(Sampling::planned, 7, 3), closer(Sampling::planned, 6, 2),
+  PlannedEpochs longer(Sampling::planned, 7, 3), closer(Sampling::planned, 6, 2),
       cyclic(Sampling::cyclic_poisson, 6, 6);
   for (Sampler* sampler : std::initializer_list<Sampler*>{&poisson, &longer, &closer, &cyclic})
     f.check_refused(mechanism, *sampler);
-  Passes late(Sampling::planned, 6, 3);
+  PlannedEpochs late(Sampling::planned, 6, 3);
   late.draw();
   f.check_refused(mechanism, late);  // not the first batch
-  Passes right(Sampling::planned, 6, 5);
+  PlannedEpochs right(Sampling::planned, 6, 5);
   CHECK_NOTHROW(f.release(mechanism, right));
 }
 
 TEST_CASE("steps out of order are refused before the ledger is written") {
   Fixture f;
   CorrelatedMechanism mechanism(banded_plan());
-  Passes sampler(Sampling::planned, 6, 3);
+  PlannedEpochs sampler(Sampling::planned, 6, 3);
   f.release(mechanism, sampler);
-  Passes again(Sampling::planned, 6, 3);
+  PlannedEpochs again(Sampling::planned, 6, 3);
   f.check_refused(mechanism, again);  // the first batch
   again.resume_from(1);
   f.check_refused(mechanism, again);  // a new epoch
@@ -108,11 +108,11 @@ TEST_CASE("steps out of order are refused before the ledger is written") {
 TEST_CASE("the sensitivity and the parameters stay as they were") {
   Fixture f;
   CorrelatedMechanism mechanism(banded_plan());
-  Passes sampler(Sampling::planned, 6, 3);
+  PlannedEpochs sampler(Sampling::planned, 6, 3);
   f.release(mechanism, sampler);
   Clipper wider({{{&f.a, &f.b}, 2 * bound}}), fewer({{{&f.b}, bound}});
   for (Clipper* clipper : {&wider, &fewer}) {
-    Passes same(Sampling::planned, 6, 3);
+    PlannedEpochs same(Sampling::planned, 6, 3);
     same.draw();
     CHECK_THROWS_AS(mechanism.release(clipper->finish(same.draw()), f.ledger),
                     std::invalid_argument);
@@ -126,7 +126,7 @@ TEST_CASE("a sum that is not a number is refused before the ledger is written") 
   Clipper clipper({{{&w}, 1}});
   CorrelatedMechanism mechanism(banded_plan());
   Ledger ledger;
-  Passes sampler(Sampling::planned, 6, 3);
+  PlannedEpochs sampler(Sampling::planned, 6, 3);
   // A clipped sum cannot be NaN: the test writes it.
   clipper.clipped_sums()[0].second.data<double>()[1] = std::nan("");
   CHECK_THROWS_AS(mechanism.release(clipper.finish(sampler.draw()), ledger), std::invalid_argument);
@@ -142,7 +142,7 @@ TEST_CASE("a plan that is resumed releases what it would have released") {
     const auto expected = noise_of(uninterrupted);
     CorrelatedMechanism first(plan_of(strategy), SecretRandom::insecure_seeded(5));
     Fixture f;
-    Passes sampler(Sampling::planned, 6, 3);
+    PlannedEpochs sampler(Sampling::planned, 6, 3);
     for (int t = 0; t < 3; ++t) f.noise(first, sampler);
     SecretRandom later = SecretRandom::insecure_seeded(5);
     later.reserve(3 * blocks_of_step);
@@ -156,19 +156,19 @@ TEST_CASE("a plan that is resumed releases what it would have released") {
 TEST_CASE("a plan continues with the very next draw or not at all") {
   Fixture f;
   CorrelatedMechanism first(banded_plan(), SecretRandom::insecure_seeded(6));
-  Passes sampler(Sampling::planned, 6, 3);
+  PlannedEpochs sampler(Sampling::planned, 6, 3);
   for (int t = 0; t < 2; ++t) f.release(first, sampler);
   const auto old = first.state();
   f.release(first, sampler);
   CorrelatedMechanism second(banded_plan(), SecretRandom::insecure_seeded(7));
   second.load_state(old);
   f.check_refused(second, sampler);  // draw 3 at step 2
-  Passes behind(Sampling::planned, 6, 3);
+  PlannedEpochs behind(Sampling::planned, 6, 3);
   for (int t = 0; t < 2; ++t) behind.draw();
   f.check_refused(second, behind);  // draw 2 once more
   second.load_state(first.state());
   Ledger empty;  // has never seen the plan
-  Passes right(Sampling::planned, 6, 3);
+  PlannedEpochs right(Sampling::planned, 6, 3);
   for (int t = 0; t < 3; ++t) right.draw();
   f.clipper.discard();
   CHECK_THROWS_AS(second.release(f.clipper.finish(right.draw()), empty), std::invalid_argument);
@@ -178,7 +178,7 @@ TEST_CASE("a plan continues with the very next draw or not at all") {
 TEST_CASE("a state of another plan, or a part of one, is refused and changes nothing") {
   Fixture f;
   CorrelatedMechanism mechanism(banded_plan(), SecretRandom::insecure_seeded(6));
-  Passes sampler(Sampling::planned, 6, 3);
+  PlannedEpochs sampler(Sampling::planned, 6, 3);
   const auto fresh = mechanism.state();
   for (int t = 0; t < 2; ++t) f.release(mechanism, sampler);
   const auto state = mechanism.state();
@@ -207,7 +207,7 @@ TEST_CASE("scales without a grid are an error, and nothing is released") {
   NoisePlan plan = plan_of(StrategyMatrix(TreeFactor{}, 64));
   const auto refuse = [&] {
     CorrelatedMechanism mechanism(plan);
-    Passes sampler(Sampling::planned, 64, 3);
+    PlannedEpochs sampler(Sampling::planned, 64, 3);
     f.check_refused(mechanism, sampler);
   };
   plan.noise_multiplier = 1e30;
@@ -226,7 +226,7 @@ TEST_CASE("after a release that broke off there is neither another nor a state")
   REQUIRE(child >= 0);
   if (child == 0) {
     Fixture f;
-    Passes sampler(Sampling::planned, 6, 3);
+    PlannedEpochs sampler(Sampling::planned, 6, 3);
     int refusals = 0;
     const auto refused = [&](const auto& call) {
       try {
