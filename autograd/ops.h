@@ -1,4 +1,4 @@
-// Includes every operation on tape values.
+// Every operation on tape values: the headers of autograd/ops.
 #pragma once
 
 #include "autograd/ops/conv_pool.h"

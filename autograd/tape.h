@@ -75,10 +75,10 @@ class Tape {
   void check_plain_rows(const char* op, const char* rows, SampleAxis beside,
                         const char* advice = nullptr) const;
 
-  // Weights of the samples, one of each, for the sink of the next backward that empties the tape: a
-  // private training multiplies its clipped gradients of these parameters by them. No parameters
-  // means all. They have no gradient. Throws std::invalid_argument on a tape that is not private,
-  // in a segment, for weights of another shape than [n], and if the tape has some already.
+  // Weights [n] that the next backward that empties the tape applies to the clipped per-sample
+  // gradients of `parameters` (empty: all). They are constants. Throws std::invalid_argument on a
+  // tape that is not private, in a segment, for weights of another shape than [n], and if the tape
+  // has some already.
   void set_sample_weights(const Var& weights, std::vector<const Parameter*> parameters = {});
   // The weights, and the parameters that they are for.
   struct SampleWeights {

@@ -1,4 +1,4 @@
-// A value on a tape.
+// A value on a tape: a tensor with its position in the recording.
 #pragma once
 
 #include "autograd/sample_axis.h"

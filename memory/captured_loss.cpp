@@ -24,9 +24,9 @@ using Setting = std::vector<std::int64_t>;
 // Stores the gradients that backward delivers, to be read again after each replay: all uses of the
 // parameters, or their sums only. bounds_influence() may be true here because the tape that gets
 // the gradients checks its own sink.
-class Kept final : public GradSink {
+class StoredGradients final : public GradSink {
  public:
-  explicit Kept(bool sums) : sums_(sums) {}
+  explicit StoredGradients(bool sums) : sums_(sums) {}
   bool sums_only() const override { return sums_; }
   bool keeps() const override { return true; }
   bool bounds_influence() const override { return true; }
@@ -79,10 +79,10 @@ void add_modes(std::vector<std::int64_t>& numbers, nn::Module& module) {
 }
 
 // The captured graphs, and the tensors they read and write.
-class Pass {
+class CapturedPass {
  public:
   using Loss = CapturedLoss::Loss;
-  Pass(const Loss& loss, const TapeOptions& options, Device device)
+  CapturedPass(const Loss& loss, const TapeOptions& options, Device device)
       : loss_(loss), options_(options), capture_(device) {}
 
   // Computes, captures and replays. Throws CannotCapture if the results differ.
@@ -106,7 +106,7 @@ class Pass {
   std::vector<std::uint64_t> replayed_bits();
   void load(const std::vector<Tensor>& batch) const;
   void give_sums(Adjoint& adjoint) const;
-  Kept sink() const { return Kept(!options_.private_data); }
+  StoredGradients sink() const { return StoredGradients(!options_.private_data); }
 
   const Loss& loss_;
   TapeOptions options_;
@@ -122,7 +122,7 @@ class Pass {
 };
 
 // Returns the losses times dy_, so that backward from ones starts with the cotangent dy_.
-Var Pass::weighted(Tape& tape) {
+Var CapturedPass::weighted(Tape& tape) {
   const Var losses = loss_(tape, batch_);
   check(losses.shape() == Shape{batch_[0].size(0)} && losses.samples().batched(),
         "captured loss: a loss of shape {} for {} rows; return one loss for each row; the engine "
@@ -133,7 +133,7 @@ Var Pass::weighted(Tape& tape) {
   return mul(losses, untracked(tape, dy_, 0));
 }
 
-void Pass::load(const std::vector<Tensor>& batch) const {
+void CapturedPass::load(const std::vector<Tensor>& batch) const {
   std::vector<std::pair<Tensor, Tensor>> copies;
   for (std::size_t k = 0; k < batch.size(); ++k) {
     const std::int64_t rows = batch[k].size(0), all = batch_[k].size(0);
@@ -144,7 +144,7 @@ void Pass::load(const std::vector<Tensor>& batch) const {
   copy_all(copies);
 }
 
-void Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device) {
+void CapturedPass::prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device) {
   for (const Tensor& x : batch) {
     Shape shape = x.shape();
     shape[0] = rows;
@@ -154,7 +154,7 @@ void Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device d
   const std::vector<std::uint64_t> expected = ordinary_bits();
   Tape tape(options_);
   Var total;
-  Kept kept = sink();
+  StoredGradients kept = sink();
   capture_.add([&] { total = weighted(tape); });
   capture_.add([&] { tape.backward(total, kept); });
   gradients_ = kept.take();
@@ -166,15 +166,15 @@ void Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device d
   if (replayed_bits() != expected) throw CannotCapture("a replay differs from the run before it");
 }
 
-std::vector<std::uint64_t> Pass::ordinary_bits() {
+std::vector<std::uint64_t> CapturedPass::ordinary_bits() {
   const Tensor captured = losses_;
   Tape tape(options_);
-  Kept kept = sink();
+  StoredGradients kept = sink();
   tape.backward(weighted(tape), kept);
   return bits_of(std::exchange(losses_, captured), kept.take());
 }
 
-std::vector<std::uint64_t> Pass::replayed_bits() {
+std::vector<std::uint64_t> CapturedPass::replayed_bits() {
   capture_.replay(forwards);
   capture_.replay(backwards);
   return bits_of(losses_, gradients_);
@@ -182,7 +182,7 @@ std::vector<std::uint64_t> Pass::replayed_bits() {
 
 // A loss may read data outside the batch and the parameters, such as targets in a variable. It then
 // agrees on the captured batch but, except by chance, on no other batch.
-bool Pass::confirm(const std::vector<Tensor>& batch) {
+bool CapturedPass::confirm(const std::vector<Tensor>& batch) {
   constexpr int enough = 4;
   if (confirmations_ == enough) return true;
   given_ = Tensor();
@@ -198,7 +198,7 @@ bool Pass::confirm(const std::vector<Tensor>& batch) {
   return ordinary_bits() == replayed_bits();
 }
 
-std::int64_t Pass::forward(const std::vector<Tensor>& batch) {
+std::int64_t CapturedPass::forward(const std::vector<Tensor>& batch) {
   ++calls_;  // tapes of earlier calls are invalid from here on, even if this call fails
   given_ = Tensor();
   load(batch);
@@ -208,7 +208,7 @@ std::int64_t Pass::forward(const std::vector<Tensor>& batch) {
   return calls_;
 }
 
-void Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
+void CapturedPass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
   check(options_.private_data || adjoint.sums_only(),
         "captured loss: on an ordinary tape, sinks receive sums only");
   check(call == calls_ && given_.defined(),
@@ -234,7 +234,7 @@ void Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
 
 // Hands out copies: an op may overwrite a tensor to which it has the only reference, and this
 // memory belongs to the graph.
-void Pass::give_sums(Adjoint& adjoint) const {
+void CapturedPass::give_sums(Adjoint& adjoint) const {
   std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [parameter, uses] : gradients_) {
     const Tensor sum = uses[0].materialize();
@@ -291,8 +291,8 @@ struct CapturedLoss::Attempt {
   void confirm(const std::vector<Tensor>& batch);
 
   std::optional<Setting> setting;
-  std::string failure;         // why it failed
-  std::shared_ptr<Pass> pass;  // the captured graphs, null after a failure
+  std::string failure;                 // why it failed
+  std::shared_ptr<CapturedPass> pass;  // the captured graphs, null after a failure
 };
 
 void CapturedLoss::Attempt::capture(CapturedLoss& loss, const Tape& tape,
@@ -306,11 +306,11 @@ void CapturedLoss::Attempt::capture(CapturedLoss& loss, const Tape& tape,
   try {
     const Device device = device_of(loss.model_.parameters());
     const TapeOptions& given = tape.options();
-    auto made = std::make_shared<Pass>(loss.loss_,
-                                       TapeOptions{.private_data = given.private_data,
-                                                   .training = given.training,
-                                                   .precision = given.precision},
-                                       device);
+    auto made = std::make_shared<CapturedPass>(loss.loss_,
+                                               TapeOptions{.private_data = given.private_data,
+                                                           .training = given.training,
+                                                           .precision = given.precision},
+                                               device);
     made->prepare(batch, loss.rows_, device);
     const auto known = loss.model_.parameters();
     for (const auto& [parameter, uses] : made->gradients()) {
@@ -327,7 +327,7 @@ void CapturedLoss::Attempt::capture(CapturedLoss& loss, const Tape& tape,
 
 // Compares a later batch, and gives the captured graphs up if the replay differs.
 void CapturedLoss::Attempt::confirm(const std::vector<Tensor>& batch) {
-  std::shared_ptr<Pass> checked = std::exchange(pass, nullptr);
+  std::shared_ptr<CapturedPass> checked = std::exchange(pass, nullptr);
   try {
     if (checked->confirm(batch)) return pass.swap(checked);
     failure =
@@ -368,7 +368,7 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
     for (const Tensor& x : batch) there.push_back(x.to(device));
     return loss_(tape, there);
   }
-  const std::shared_ptr<Pass> pass = attempt_->pass;
+  const std::shared_ptr<CapturedPass> pass = attempt_->pass;
   ++replays_;
   tape.input(batch[0]);  // gives the tape the number of samples
   std::vector<Var> inputs;

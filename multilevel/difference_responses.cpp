@@ -40,17 +40,17 @@ Response::Apply computed_in_f64(const Differences& differences, Response::Apply 
 // The derivative of the lower gradient by `by` along a direction of the lower parameters, in f64.
 Gradients derivative(Level& lower, const Gradients& direction, const std::vector<Parameter*>& by,
                      const Differences& differences) {
-  struct Point {
+  struct Term {
     double at, weight;
   };
-  static constexpr Point points[] = {{1, 2.0 / 3}, {-1, -2.0 / 3}, {2, -1.0 / 12}, {-2, 1.0 / 12}};
-  static constexpr Point central[] = {{1, 0.5}, {-1, -0.5}};
+  static constexpr Term points[] = {{1, 2.0 / 3}, {-1, -2.0 / 3}, {2, -1.0 / 12}, {-2, 1.0 / 12}};
+  static constexpr Term central[] = {{1, 0.5}, {-1, -0.5}};
   const bool fourth = differences.order == Differences::Order::fourth;
   const double length = norm(direction);
   if (length == 0) return ordered({}, by);
   const double step = differences.step / length;
   Gradients y;
-  for (const Point& point : fourth ? std::span<const Point>(points) : std::span(central)) {
+  for (const Term& point : fourth ? std::span<const Term>(points) : std::span(central)) {
     const Replaced scope(moved(direction, point.at * step));
     const Gradients g = lower.gradient(by);
     if (y.empty())

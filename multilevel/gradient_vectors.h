@@ -41,7 +41,6 @@ class Replaced {
 // Makes `wanted`, out of `all`, the only trainable parameters while it lives.
 class OnlyTrainable {
  public:
-  // The parameters must outlive it.
   OnlyTrainable(const std::vector<Parameter*>& all, const std::vector<Parameter*>& wanted);
   OnlyTrainable(const OnlyTrainable&) = delete;
   OnlyTrainable& operator=(const OnlyTrainable&) = delete;

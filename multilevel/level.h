@@ -117,7 +117,6 @@ class Level {
   void add(std::optional<Gradients> gradient);
   // Roll-back: keeps parameters and optimizer as they are, and takes them back.
   void keep();
-  // Restores the state that keep() saved.
   void restore();
   std::int64_t steps() const { return steps_; }
   // The mean loss of the last step.
@@ -127,7 +126,7 @@ class Level {
   void load_state(const NamedTensors& state);  // throws as Levels::load_state() does
 
  private:
-  struct Kept {
+  struct Snapshot {
     std::vector<Tensor> values;
     NamedTensors optimizer;
     std::int64_t updates = 0;
@@ -153,7 +152,7 @@ class Level {
   bool overflowed_ = false;   // one of them
   Gradients sum_;             // of the pending steps
   Gradients last_gradient_;
-  std::optional<Kept> kept_;
+  std::optional<Snapshot> kept_;
   std::vector<KeptRows> kept_rows_;
   std::set<std::vector<Parameter*>> met_;  // by is_new()
   double pass_loss_ = 0;                   // mean loss of the last pass

@@ -1,4 +1,4 @@
-// Every layer.
+// Every layer: the headers of nn/layers.
 #pragma once
 
 #include "nn/layers/activation_layers.h"

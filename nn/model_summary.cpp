@@ -31,7 +31,7 @@ std::string grouped(std::int64_t count) {
 }
 
 // A module in the tree, with the parameters it holds itself.
-struct Part {
+struct ModuleEntry {
   std::string name;
   Module* module;
   int depth;
@@ -40,7 +40,7 @@ struct Part {
 };
 
 // Appends the module and its descendants, each before its children.
-void collect(const std::string& name, Module& module, int depth, std::vector<Part>& parts) {
+void collect(const std::string& name, Module& module, int depth, std::vector<ModuleEntry>& parts) {
   const std::size_t at = parts.size();
   parts.push_back({name, &module, depth});
   std::vector<std::pair<std::string, Module*>> children;
@@ -52,13 +52,13 @@ void collect(const std::string& name, Module& module, int depth, std::vector<Par
   for (const auto& [child, m] : children) collect(child, *m, depth + 1, parts);
 }
 
-std::vector<Part> parts_of(Module& module) {
-  std::vector<Part> parts;
+std::vector<ModuleEntry> parts_of(Module& module) {
+  std::vector<ModuleEntry> parts;
   collect("", module, 0, parts);
   return parts;
 }
 
-std::string title(const Part& part) {
+std::string title(const ModuleEntry& part) {
   return fmt::format("{:{}}{}{}{}", "", 2 * part.depth, part.name, part.name.empty() ? "" : ": ",
                      kind_of(*part.module));
 }
@@ -77,7 +77,7 @@ std::int64_t bytes_of(const Tensor& x) {
 
 std::string to_string(Module& module) {
   std::string text;
-  for (const Part& part : parts_of(module)) {
+  for (const ModuleEntry& part : parts_of(module)) {
     std::string own;
     std::int64_t count = 0;
     bool frozen = true;
@@ -124,7 +124,7 @@ std::string summary(Module& model, const Tensor& input) {
   std::string text = fmt::format("{:<36} {:<20} {:>14} {:>12} {:>14}\n", "layer", "output",
                                  "output bytes", "parameters", "their bytes");
   std::int64_t bytes = 0, all_parameter_bytes = 0;
-  for (const Part& part : parts_of(model)) {
+  for (const ModuleEntry& part : parts_of(model)) {
     std::int64_t count = 0, parameter_bytes = 0;
     for (const auto& [name, p] : part.parameters) {
       count += p->value.numel();

@@ -146,7 +146,6 @@ class Sequential final : public Module {
     bool operator==(const Segment&) const = default;
   };
 
-  // An empty one returns its input.
   Sequential() = default;
   // Takes over the modules, in this order.
   template <std::derived_from<Module>... M>

@@ -19,7 +19,7 @@ namespace {
 const Op normalize_op("normalize", {.captures = Op::Captures::shared, .batchable = true});
 
 // The samples of an array and the blocks of a sample, with their distances in blocks.
-struct Blocks {
+struct BlockStrides {
   std::int64_t samples, blocks, sample_step, block_step;
 };
 
@@ -29,14 +29,14 @@ struct Layout {
   std::int64_t count, groups, channels, places;  // of blocks; of a block; of a group; of a channel
   bool channels_last = false;
   Shape order = {};  // of the value's axes in memory
-  Blocks by_sample = {};
+  BlockStrides by_sample = {};
   Shape affine = {};  // of weight and bias, so that they broadcast to the value
 
   std::int64_t width() const { return groups * channels; }
-  Blocks together() const { return {1, count, 0, 1}; }
+  BlockStrides together() const { return {1, count, 0, 1}; }
 
   // [samples, blocks, groups, channels, places] of x's elements.
-  View view(const Tensor& x, const Blocks& of) const {
+  View view(const Tensor& x, const BlockStrides& of) const {
     const std::int64_t block = width() * places;
     View y = x.view();
     y.rank = 5;
@@ -49,7 +49,7 @@ struct Layout {
     return y;
   }
   // [samples, blocks, groups, 2, 1]
-  View stats(const Tensor& x, const Blocks& of) const {
+  View stats(const Tensor& x, const BlockStrides& of) const {
     return Layout{count, groups, 2, 1}.view(x, of);
   }
   // The order in memory of an array that may have a sample axis in front.
@@ -80,7 +80,7 @@ struct NormalizeGradient {
   bool has_weight;
 
   void operator()(const Tensor& dy, Adjoint& adjoint) const {
-    Blocks of_x = layout.together(), of_dy = of_x;
+    BlockStrides of_x = layout.together(), of_dy = of_x;
     if (samples.batched() && !adjoint.sums_only() && !affine_shapes.empty())
       of_x = of_dy = layout.by_sample;
     if (adjoint.batch_dims() > 0) {
@@ -189,7 +189,7 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
   }
   gradient.weight = parts[0];
   const Tensor y = empty_like(from);
-  const Blocks all = layout.together();
+  const BlockStrides all = layout.together();
   backend(y.device())
       .normalize({rule, view_or_none(parts[0]), view_or_none(parts[1])}, layout.view(from, all),
                  layout.stats(gradient.stats, all), layout.view(y, all));
@@ -236,7 +236,8 @@ Var normalize(const Var& x, int features, double eps, bool centered, const Scale
       const auto [first, back] = samples_first(x);
       return permute(normalize(first, features, eps, centered, affine), back);
     }
-    layout.by_sample = before > 1 ? Blocks{n, before, 1, n} : Blocks{n, behind, behind, 1};
+    layout.by_sample =
+        before > 1 ? BlockStrides{n, before, 1, n} : BlockStrides{n, behind, behind, 1};
   }
   return normalized(x, layout, samples, {eps, centered}, affine);
 }

@@ -32,7 +32,7 @@ struct MemoryAccount {
 // The accounts stay at their addresses. Not thread-safe: the allocator's lock guards them.
 class MemoryAccounts {
  public:
-  // The account of a label, made when it is first asked for.
+  // The account of a label; the first call makes it.
   MemoryAccount& of(const MemoryLabel& label);
   // Allocator::usage() and Allocator::live().
   std::vector<NamedUsage> usage(MemoryAxis axis) const;

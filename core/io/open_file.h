@@ -21,7 +21,6 @@ class Descriptor {
 
   // The descriptor; -1: none.
   int number() const { return number_; }
-  // True if it owns one.
   bool is_open() const { return number_ >= 0; }
   // Closes the file. Returns true, with errno unchanged, unless the system reports an error.
   bool close();

@@ -17,7 +17,7 @@
 
 namespace sotto {
 
-// The contents of a safetensors file.
+// The tensors of a safetensors file by name, and its metadata.
 struct TensorFile {
   std::map<std::string, Tensor> tensors = {};        // by name
   std::map<std::string, std::string> metadata = {};  // without the checksum

@@ -8,7 +8,6 @@
 
 namespace sotto {
 
-// A character and its length.
 struct Utf8Character {
   char32_t code = 0;      // its number in Unicode
   std::size_t bytes = 0;  // 0: those at this place are no character of UTF-8

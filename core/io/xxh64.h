@@ -8,7 +8,7 @@
 
 namespace sotto {
 
-// The hash of the bytes.
+// Returns the 64-bit hash of the bytes for this seed.
 std::uint64_t xxh64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 
 }  // namespace sotto

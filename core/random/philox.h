@@ -108,7 +108,6 @@ class PublicRandom {
   // Permutes the values uniformly at random (Fisher and Yates).
   void shuffle(std::span<std::int64_t> values);
 
-  // The sequence.
   PhiloxKey key() const { return key_; }
   // The number of words used so far; after set_counter(n), the next word is number n.
   std::uint64_t counter() const { return counter_; }

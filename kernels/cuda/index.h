@@ -90,8 +90,8 @@ struct SortIds {
   }
 };
 
-// Adds the slices of one id, in order, to some columns of its slice of y: one team for each place
-// in the sorted ids and each block of columns, of which those at an id's first place work.
+// Adds the slices of one id, in order, to a block of columns of its slice of y. One team per
+// position in the sorted ids and block of columns; only teams at an id's first position work.
 template <class A>
 struct AddSorted {
   Slices slices;

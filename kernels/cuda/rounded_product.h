@@ -114,21 +114,21 @@ struct RoundedProduct {
   double* y;  // [o, i]; with several parts [parts, o, i], which are written
 
   // The next positions of a sample that has a weight, of samples before `last`.
-  struct Place {
+  struct Cursor {
     int sample, position;
   };
   HD int with_weight(int sample, int last) const {
     while (sample < last && weights[sample] == 0) ++sample;
     return sample;
   }
-  HD void advance(Place& at, int last) const {
+  HD void advance(Cursor& at, int last) const {
     at.position += depth;
     if (at.position < positions) return;
     at = {with_weight(at.sample + 1, last), 0};
   }
 
   template <class Block>
-  HD void fetch(const Block& block, Stage& stage, const Place& at, int o, int i) const {
+  HD void fetch(const Block& block, Stage& stage, const Cursor& at, int o, int i) const {
     block.each_thread([&](int thread) {
       const int k = thread / row_chunks, chunk = thread % row_chunks, position = at.position + k,
                 column = chunk * chunk_lanes;
@@ -242,7 +242,7 @@ struct RoundedProduct {
   }
   // Multiplies the positions of a stage and, after the last of a term, adds the rounded term.
   template <class Block>
-  HD void add(const Block& block, const Stage& stage, const Work& at, const Place& used,
+  HD void add(const Block& block, const Stage& stage, const Work& at, const Cursor& used,
               Warps<Block>& warps) const {
     const int end = used.position + depth;
     const bool complete = end >= positions || end % product_chain == 0;
@@ -264,7 +264,7 @@ struct RoundedProduct {
     each_tile(block, at, sums, [&](int, int, Lanes<Block>& lanes) {
       block.each_lane([&](int lane) { lanes(lane) = {}; });
     });
-    Place used{with_weight(at.first, at.last), 0}, fetched = used;
+    Cursor used{with_weight(at.first, at.last), 0}, fetched = used;
     const auto fetch_next = [&](int stage) {
       if (fetched.sample < at.last) {
         fetch(block, shared.stages[stage], fetched, at.o, at.i);

@@ -21,10 +21,10 @@ class Reciprocal {
         multiplier_(static_cast<std::uint32_t>(
             (((std::uint64_t{1} << shift_) - divisor_) << 32) / divisor_ + 1)) {}
 
-  struct Parts {
+  struct Division {
     std::uint32_t quotient, remainder;
   };
-  HD Parts operator()(std::uint32_t n) const {
+  HD Division operator()(std::uint32_t n) const {
     const auto high = static_cast<std::uint32_t>(std::uint64_t{n} * multiplier_ >> 32);
     const std::uint32_t quotient = (high + n) >> shift_;
     return {quotient, n - quotient * divisor_};
@@ -40,10 +40,10 @@ class Divisor {
   explicit Divisor(std::int64_t divisor = 1)
       : divisor_(divisor < 1 ? 1 : divisor), small_(divisor_ < Reciprocal::limit ? divisor_ : 1) {}
 
-  struct Parts {
+  struct Division {
     std::int64_t quotient, remainder;
   };
-  HD Parts operator()(std::int64_t n) const {
+  HD Division operator()(std::int64_t n) const {
     if (n < Reciprocal::limit && divisor_ < Reciprocal::limit) {
       const auto [quotient, remainder] = small_(static_cast<std::uint32_t>(n));
       return {quotient, remainder};

@@ -103,14 +103,15 @@ Tensor repeated(const Call& call, const MemoryRequirement& requirement) {
   return gather(call.input, Tensor::from(ids, {wanted}).to(call.input.device()), call.axis);
 }
 
-struct Blocks {
+struct LargestList {
   nn::Sequential* list = nullptr;
   Chain chain;
 };
 
 // Returns the list that keeps the most bytes, with its costs.
-Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const CheckpointRun& how) {
-  Blocks max;
+LargestList largest(nn::Module& model, const MemoryRequirement& requirement,
+                    const CheckpointRun& how) {
+  LargestList max;
   std::size_t bytes = 0;
   for (const Call& call : calls_of(model, requirement)) {
     Chain chain = measured_chain(
@@ -127,7 +128,7 @@ Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const Ch
 // Searches the plan of a list; dry runs of the whole model measure the bytes needed besides it.
 class Search {
  public:
-  Search(const Blocks& blocks, const MemoryRequirement& requirement, const CheckpointRun& how)
+  Search(const LargestList& blocks, const MemoryRequirement& requirement, const CheckpointRun& how)
       : blocks_(blocks), requirement_(requirement), how_(how) {}
 
   ChainPlan find() {
@@ -177,7 +178,7 @@ class Search {
     peak_ = measured;
   }
 
-  const Blocks& blocks_;
+  const LargestList& blocks_;
   const MemoryRequirement& requirement_;
   const CheckpointRun& how_;
   ChainPlan best_;
@@ -189,7 +190,7 @@ class Search {
 std::optional<CheckpointChoice> choose_checkpoints(nn::Module& model,
                                                    const MemoryRequirement& requirement,
                                                    const CheckpointRun& how) {
-  Blocks blocks;
+  LargestList blocks;
   try {
     set_checkpoints(model, 1);
     blocks = largest(model, requirement, how);

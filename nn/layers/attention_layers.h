@@ -22,7 +22,7 @@ struct AttentionWeights {
   std::optional<Var> out_proj_weight = {}, out_proj_bias = {};  // [e, e], [e]
 };
 
-// Which keys a query does not see.
+// The keys that are hidden from a query.
 struct AttentionMasks {
   // [n, keys], boolean or integer: hides the key from all queries of the sample where it is not 0.
   // Floating-point masks are refused: 1 would be a term and hide nothing.
@@ -40,8 +40,8 @@ struct MultiheadOptions {
   double dropout = 0;          // of attention weights
 };
 
-// Attention of query [n, a, e] to key [n, b, kdim] and value [n, b, vdim]; returns [n, a, e]. All
-// queries see the keys that bias_k and add_zero_attn add, whatever the masks hide.
+// Attention of query [n, a, e] to key [n, b, kdim] and value [n, b, vdim]; returns [n, a, e]. The
+// keys that bias_k and add_zero_attn add are visible to all queries, whatever the masks.
 Var multihead_attention(const Var& query, const Var& key, const Var& value,
                         const AttentionWeights& weights, const MultiheadOptions& options,
                         const AttentionMasks& masks = {});
@@ -130,7 +130,6 @@ class TransformerDecoderLayer final : public Module {
   // Features and heads; nhead divides d_model.
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
                           const TransformerOptions& options = {});
-  // Uses x as the memory, too.
   Var forward(const Var& x) override { return forward(x, x); }
   // x [t, n, d_model], memory [s, n, d_model]; samples first if batch_first.
   Var forward(const Var& x, const Var& memory, const AttentionMasks& masks = {},

@@ -76,7 +76,6 @@ class Bilinear final : public Module {
  public:
   // Features of both inputs and of the output, >= 1.
   Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias = true);
-  // Uses x as both inputs.
   Var forward(const Var& x) override { return forward(x, x); }
   // Both inputs have the same leading axes.
   Var forward(const Var& x1, const Var& x2);

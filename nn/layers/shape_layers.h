@@ -43,10 +43,9 @@ class Pad final : public Module {
   PadMode mode_;
 };
 
-// pixel_shuffle(): [n, c f^2, h, w] to [n, c, h f, w f].
+// pixel_shuffle() with f >= 1: [n, c f^2, h, w] to [n, c, h f, w f].
 class PixelShuffle final : public Module {
  public:
-  // f >= 1.
   explicit PixelShuffle(std::int64_t factor) : factor_(factor) {}
   Var forward(const Var& x) override { return pixel_shuffle(x, factor_); }
 
@@ -54,10 +53,10 @@ class PixelShuffle final : public Module {
   std::int64_t factor_;
 };
 
-// pixel_unshuffle(), the inverse: [n, c, h f, w f] to [n, c f^2, h, w].
+// pixel_unshuffle(), the inverse of pixel_shuffle() for f >= 1: [n, c, h f, w f] to [n, c f^2, h,
+// w].
 class PixelUnshuffle final : public Module {
  public:
-  // f >= 1; divides both sides.
   explicit PixelUnshuffle(std::int64_t factor) : factor_(factor) {}
   Var forward(const Var& x) override { return pixel_unshuffle(x, factor_); }
 

@@ -47,7 +47,7 @@ struct Attention {
 };
 
 // Slices n0 .. n1 - 1 and queries r0 .. r1 - 1; several slices only with all of their queries.
-struct Block {
+struct ScoreRange {
   std::int64_t n0, n1, r0, r1;
 };
 
@@ -64,34 +64,36 @@ void for_each_block(const Attention& s, bool sums, F&& f) {
   const std::int64_t rows = std::max<std::int64_t>(1, fit / unit) * unit;
   if (one <= max) {
     for (std::int64_t n = 0; n < s.slices(); n += slices)
-      f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
+      f(ScoreRange{n, std::min(n + slices, s.slices()), 0, s.queries()});
     return;
   }
   for (std::int64_t n = 0; n < s.slices(); ++n) {
     for (std::int64_t r = 0; r < s.queries(); r += rows)
-      f(Block{n, n + 1, r, std::min(r + rows, s.queries())});
+      f(ScoreRange{n, n + 1, r, std::min(r + rows, s.queries())});
   }
 }
 
-Tensor part(const Tensor& x, const Block& b) { return x.slice(0, b.n0, b.n1).slice(1, b.r0, b.r1); }
+Tensor part(const Tensor& x, const ScoreRange& b) {
+  return x.slice(0, b.n0, b.n1).slice(1, b.r0, b.r1);
+}
 
 // Blocks of the queries (or of a tensor shaped like them) and of the keys or values, as factors.
-Tensor queries_of(const Attention& s, const Tensor& x, const Block& b) {
+Tensor queries_of(const Attention& s, const Tensor& x, const ScoreRange& b) {
   return to_dtype(part(x, b), s.factors);
 }
-Tensor keys_of(const Attention& s, const Tensor& x, const Block& b) {
+Tensor keys_of(const Attention& s, const Tensor& x, const ScoreRange& b) {
   return to_dtype(x.slice(0, b.n0, b.n1), s.factors);
 }
 
 // The block of a mask, whose first two axes may have size 1.
-Tensor mask_part(const Tensor& mask, const Block& b) {
+Tensor mask_part(const Tensor& mask, const ScoreRange& b) {
   const Tensor slices = mask.size(0) == 1 ? mask : mask.slice(0, b.n0, b.n1);
   return mask.size(1) == 1 ? slices : slices.slice(1, b.r0, b.r1);
 }
 
 // The AttentionMask of a block, without its masks. Dropout divides weights by 1 - dropout, so their
 // total is larger by that factor.
-AttentionMask rule_of(const Attention& s, const Block& b) {
+AttentionMask rule_of(const Attention& s, const ScoreRange& b) {
   return {.scale = s.scale,
           .total = 1 / (1 - s.options.dropout),
           .causal = s.options.causal,
@@ -100,7 +102,7 @@ AttentionMask rule_of(const Attention& s, const Block& b) {
           .masks = {}};
 }
 
-Tensor weights_of(const Attention& s, const Block& b) {
+Tensor weights_of(const Attention& s, const ScoreRange& b) {
   const Tensor x = gemm_f32(queries_of(s, s.q, b), keys_of(s, s.k, b).transpose(1, 2));
   const Tensor y = x.dtype() == s.factors ? x : Tensor::empty(x.shape(), s.factors, x.device());
   std::vector<Tensor> masks;
@@ -125,7 +127,7 @@ Shape leading(const Shape& shape) {
 
 // The dropout mask of a block; undefined without dropout. The mask does not depend on the blocks:
 // it is that of one tensor of all weights.
-Tensor kept(const Attention& s, const Block& b) {
+Tensor kept(const Attention& s, const ScoreRange& b) {
   if (s.options.dropout == 0 || s.queries() * s.keys() == 0) return {};
   const std::int64_t each = leading(s.sample).numel();
   std::vector<RowDraws> rows;
@@ -154,7 +156,7 @@ void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = 
 
 Tensor forward(const Attention& s) {
   const Tensor y = Tensor::empty({s.slices(), s.queries(), s.v.size(2)}, s.q.dtype(), s.q.device());
-  for_each_block(s, false, [&](const Block& b) {
+  for_each_block(s, false, [&](const ScoreRange& b) {
     product_into(dropped(weights_of(s, b), kept(s, b)), keys_of(s, s.v, b), part(y, b));
   });
   return y;
@@ -171,7 +173,7 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     return Tensor::empty(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
   };
   const AttentionGradient d{gradient(s.q), gradient(s.k), gradient(s.v)};
-  for_each_block(s, true, [&](const Block& b) {
+  for_each_block(s, true, [&](const ScoreRange& b) {
     const bool add = b.r0 > 0;
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);

@@ -14,7 +14,7 @@ namespace sotto {
 namespace {
 
 // The tensors that backward reads.
-struct Kept {
+struct SavedTensors {
   Tensor x, ih, hh;
   Tensor gates, cells, tanh_cell;
   Tensor all;  // [n, t + 2, h]: t + 1 states, and the last cell
@@ -40,20 +40,20 @@ struct Kept {
 Tensor rows_of(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
 
 // The sum of both biases; undefined if there is none.
-Tensor bias_of(const Places& p) {
+Tensor bias_of(const OpInputs& p) {
   const auto value = [&](int place) { return p.inputs[static_cast<std::size_t>(place)].value(); };
   if (p.bias_ih >= 0 && p.bias_hh >= 0) return add(value(p.bias_ih), value(p.bias_hh));
   const int only = std::max(p.bias_ih, p.bias_hh);
   return only >= 0 ? contiguous(value(only)) : Tensor();
 }
 
-Kept run(const Places& p, bool reverse) {
+SavedTensors run(const OpInputs& p, bool reverse) {
   const Tensor x = p.inputs[0].value(), ih = p.inputs[1].value(), hh = p.inputs[2].value();
   const std::int64_t n = x.size(0), t = x.size(1), h = hh.size(1);
   const auto room = [&](std::int64_t rows) {
     return Tensor::empty({n, rows, h}, x.dtype(), x.device());
   };
-  Kept s{contiguous(x), ih, contiguous(hh), {}, room(t + 1), room(t), room(t + 2), reverse};
+  SavedTensors s{contiguous(x), ih, contiguous(hh), {}, room(t + 1), room(t), room(t + 2), reverse};
   s.gates = reshape(gemm(rows_of(s.x), ih.transpose(0, 1)), {n, t, 4 * h});
   const auto start = [&](int place, const Tensor& state) {
     const Tensor zero = zeros({}, x.dtype(), x.device());
@@ -66,7 +66,8 @@ Kept run(const Places& p, bool reverse) {
   return s;
 }
 
-void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, Adjoint& adjoint) {
+void back(const SavedTensors& s, const Tensor& d, const OpInputs& p, SampleAxis samples,
+          Adjoint& adjoint) {
   const Tensor dz = empty_like(s.gates), dc = clone(d.select(1, s.steps() + 1)),
                dh = zeros_like(dc);
   // For the norms of both weights' gradients, which only a private step computes.
@@ -94,7 +95,7 @@ void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, A
 
 }  // namespace
 
-std::optional<RecurrentResult> fused_lstm(const Op& op, const Places& p,
+std::optional<RecurrentResult> fused_lstm(const Op& op, const OpInputs& p,
                                           const SequenceOptions& options) {
   const Var& x = p.inputs[0];
   const bool wide = x.dtype() == Dtype::f32 || x.dtype() == Dtype::f64;
@@ -104,7 +105,7 @@ std::optional<RecurrentResult> fused_lstm(const Op& op, const Places& p,
                                     [&](const Var& v) { return v.value().device() == device; });
   if (!wide || !plain || !together) return std::nullopt;
   const SampleAxis samples = preserve_sample_axis(op, x, {1, 2});
-  const Kept s = run(p, options.reverse);
+  const SavedTensors s = run(p, options.reverse);
   const Var all = x.tape().record(
       op, p.inputs, s.all, samples,
       [=](const Tensor& d, Adjoint& adjoint) { back(s, contiguous(d), p, samples, adjoint); });

@@ -108,9 +108,9 @@ SequenceGradient back(const Sequence& s, const Tensor& dy, Tensor dc) {
   return g;
 }
 
-Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Var>& h0,
-                 const std::optional<Var>& c0) {
-  Places p{{x, w.ih, w.hh}};
+OpInputs op_inputs(const Var& x, const RecurrentWeights& w, const std::optional<Var>& h0,
+                   const std::optional<Var>& c0) {
+  OpInputs p{{x, w.ih, w.hh}};
   p.add(p.bias_ih, w.bias_ih);
   p.add(p.bias_hh, w.bias_hh);
   p.add(p.hr, w.hr);
@@ -119,7 +119,7 @@ Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Va
   return p;
 }
 
-void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
+void check_recurrent(const char* op, Cell cell, const Var& x, const OpInputs& p,
                      const Tensor& lengths) {
   check(x.rank() == 3 && x.shape()[1] >= 1,
         "{}: input {} is not [samples, steps, features] with a step or more", op, x.shape());
@@ -172,7 +172,7 @@ Tensor valid_steps(const Tensor& lengths, std::int64_t t, Dtype dtype) {
 }
 
 // Passes a sequence's gradients to the inputs of the recorded op.
-void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, SampleAxis samples,
+void deliver(const Sequence& s, const SequenceGradient& g, const OpInputs& p, SampleAxis samples,
              Adjoint& adjoint) {
   const auto shared = [&](int place, PerSampleGrad gradient) {
     if (place >= 0 && adjoint.wants(place))
@@ -240,7 +240,7 @@ Tensor lengths_between(const Tensor& lengths, std::int64_t begin, std::int64_t e
 RecurrentResult segment_of_steps(Cell cell, const Var& x, const RecurrentWeights& weights,
                                  const std::optional<Var>& h0, const std::optional<Var>& c0,
                                  const SequenceOptions& options) {
-  const Places p = places_of(x, weights, h0, c0);
+  const OpInputs p = op_inputs(x, weights, h0, c0);
   const auto run = [=](const std::vector<Var>& v) {
     const auto given = [&](int place) {
       return place < 0 ? std::nullopt : std::optional(v[static_cast<std::size_t>(place)]);
@@ -269,7 +269,7 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
                               const std::optional<Var>& h0, const std::optional<Var>& c0,
                               const SequenceOptions& options) {
   const Op& op = op_of(cell);
-  const Places p = places_of(x, weights, h0, c0);
+  const OpInputs p = op_inputs(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
   check(!c0 || cell == Cell::lstm, "{}: only an LSTM has a c state", op.name);
   const auto whole = cell == Cell::lstm ? fused_lstm(op, p, options) : std::nullopt;

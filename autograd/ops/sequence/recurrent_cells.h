@@ -9,7 +9,7 @@
 namespace sotto {
 
 // The inputs of the recorded op, and the index of each optional one; -1 if it is absent.
-struct Places {
+struct OpInputs {
   std::vector<Var> inputs;
   int bias_ih = -1, bias_hh = -1, hr = -1, h0 = -1, c0 = -1;
 

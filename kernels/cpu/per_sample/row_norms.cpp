@@ -18,11 +18,11 @@ constexpr std::int64_t block_floats = block_vectors * vector_floats;
 constexpr std::int64_t rows_together = 8;
 
 // The division of a row: elements in whole blocks, and masks for those of one partial block.
-struct Blocks {
+struct RowDivision {
   std::int64_t whole;
   __mmask16 rest[block_vectors];
 
-  explicit Blocks(std::int64_t width) : whole(width / block_floats * block_floats) {
+  explicit RowDivision(std::int64_t width) : whole(width / block_floats * block_floats) {
     for (std::int64_t v = 0; v < block_vectors; ++v) {
       const std::int64_t left =
           std::clamp<std::int64_t>(width - whole - v * vector_floats, 0, vector_floats);
@@ -47,7 +47,8 @@ typedef double Eight __attribute__((vector_size(64)));
 }
 
 // Eight partial sums of a row's squares.
-[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_row(const float* a, const Blocks& blocks) {
+[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_row(const float* a,
+                                                             const RowDivision& blocks) {
   constexpr std::int64_t next = vector_floats;
   Eight sums{};
   for (const float* const end = a + blocks.whole; a != end; a += block_floats) {
@@ -101,7 +102,7 @@ void correct(const float* row, std::int64_t width, double& y) {
 [[gnu::target("avx512f,avx512vl")]] void squared_norms_avx512(const float* a, std::int64_t width,
                                                               std::int64_t begin, std::int64_t end,
                                                               double* y) {
-  const Blocks blocks(width);
+  const RowDivision blocks(width);
   std::int64_t n = begin;
   for (; n + rows_together <= end; n += rows_together) {
     Eight sums[rows_together];

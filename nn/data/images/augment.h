@@ -40,16 +40,16 @@ struct RecordView {
   std::int64_t view = 0;    // from 0
 };
 
-// Pictures [n, c, h, w] f32 on the CPU, of which picture k is number records[k] >= 0 of the data
-// set
-// -> [n count, c, h, w], with its views in rows k count, ..., k count + count - 1. A view depends
-// on its picture, the seed, the record's number and the view's number alone. With K views of each
-// record as rows of one unit this is the augmentation multiplicity of De et al. 2022. Throws
-// std::invalid_argument for another shape or number of records, for options out of range, a shift
-// not below the sides, and record numbers from 2^40 or view numbers from 2^48 on.
+// Makes `count` views of each picture. images [n, c, h, w] is f32 on the CPU; images[k] is record
+// records[k] >= 0 of the data set -> [n count, c, h, w], with its views in rows k count, ..., k
+// count + count - 1. A view depends only on its picture, the seed, the record's number and the
+// view's number. With K views of each record as rows of one unit this is the augmentation
+// multiplicity of De et al. 2022. Throws std::invalid_argument for another shape or number of
+// records, for options out of range, a shift not below the sides, and record numbers from 2^40 or
+// view numbers from 2^48 on.
 Tensor augment(const Tensor& images, std::span<const std::int64_t> records,
                const Augmentation& augmentation, const Views& views = {});
-// One view of each picture, whose numbers are views[k]; records may repeat -> [n, c, h, w].
+// Makes one view of each picture, number views[k]; records may repeat -> [n, c, h, w].
 Tensor augment_each(const Tensor& images, std::span<const RecordView> views,
                     const Augmentation& augmentation, std::uint64_t seed = 0);
 

@@ -78,12 +78,12 @@ bool transposed(int orientation) { return orientation >= 5; }
 
 // Where the pixels of the upright picture lie in the stored one: pixel (i, j) at first + i down + j
 // right.
-struct Places {
+struct StoredOrder {
   std::int64_t first, down, right;
 };
 
 // EXIF 2.3, table 4, "Orientation"; of a stored picture of this size.
-Places places(int orientation, std::int64_t height, std::int64_t width) {
+StoredOrder stored_order(int orientation, std::int64_t height, std::int64_t width) {
   const bool bottom_up =
       orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool right_to_left =
@@ -91,7 +91,8 @@ Places places(int orientation, std::int64_t height, std::int64_t width) {
   const std::int64_t row = bottom_up ? -width : width, column = right_to_left ? -1 : 1;
   const std::int64_t first =
       (bottom_up ? (height - 1) * width : 0) + (right_to_left ? width - 1 : 0);
-  return transposed(orientation) ? Places{first, column, row} : Places{first, row, column};
+  return transposed(orientation) ? StoredOrder{first, column, row}
+                                 : StoredOrder{first, row, column};
 }
 
 // ITU-R BT.601
@@ -111,7 +112,7 @@ void fit_picture(const Picture& picture, std::int64_t channels, std::int64_t hei
   const std::vector<Weights> across = triangle_weights(picture.width, columns, scale);
   std::vector<float> resized;
   simd_dispatch([&] { resized = resize(picture, down, across); });
-  const Places at = places(picture.orientation, rows, columns);
+  const StoredOrder at = stored_order(picture.orientation, rows, columns);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
     for (std::int64_t i = 0; i < height; ++i) {
       for (std::int64_t j = 0; j < width; ++j) {

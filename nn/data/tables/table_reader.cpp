@@ -34,7 +34,7 @@ std::string known(const TableColumn& column) {
 }
 
 // A column of the schema: where its inputs begin, and the numbers of its categories' texts.
-struct Place {
+struct InputColumn {
   const TableColumn* column;
   std::int64_t at = 0;  // with category_indices: for a category, its place among the indices
   Numbers categories = {};
@@ -75,7 +75,7 @@ class TableReader::Encoder {
 
  private:
   void add_place(const TableColumn& column) {
-    Place place{.column = &column};
+    InputColumn place{.column = &column};
     std::int64_t number = 0;
     for (const Category& category : column.categories) {
       place.categories.emplace(category.name, number);
@@ -108,7 +108,7 @@ class TableReader::Encoder {
     for (std::size_t k = 0; k < names.size(); ++k) {
       const std::string& name = names[k].name;
       const auto place = std::find_if(places_.begin(), places_.end(),
-                                      [&](const Place& p) { return p.column->name == name; });
+                                      [&](const InputColumn& p) { return p.column->name == name; });
       const bool known = place != places_.end();
       if (!known && names[k].repeated) refuse("has twice the column", records_.first()[k]);
       if (!known && !names[k].unnamed) refuse("has a column that the schema does not know:", name);
@@ -129,7 +129,7 @@ class TableReader::Encoder {
           fmt::format("table: {}: line {}: {} fields, but the schema has {} columns",
                       records_.name(), records_.line(), got, all));
     }
-    for (Place& place : places_) {
+    for (InputColumn& place : places_) {
       if (no_label && place.column->kind == ColumnKind::label) continue;
       fields_.push_back(is_read(*place.column) ? &place : nullptr);
     }
@@ -144,7 +144,7 @@ class TableReader::Encoder {
     float* const inputs = rows.inputs.data() + (rows.count - 1) * width_;
     std::int64_t* const indices = rows.indices.data() + (rows.count - 1) * indices_;
     for (std::size_t k = 0; k < texts.size(); ++k) {
-      const Place* const place = fields_[k];
+      const InputColumn* const place = fields_[k];
       if (!place) continue;
       switch (place->column->kind) {
         case ColumnKind::number: inputs[place->at] = number(*place, texts[k]); break;
@@ -170,7 +170,7 @@ class TableReader::Encoder {
 
   bool is_missing(std::string_view text) const { return text.empty() || text == schema_.missing; }
 
-  float number(const Place& place, std::string_view text) const {
+  float number(const InputColumn& place, std::string_view text) const {
     const TableColumn& column = *place.column;
     const bool missing = is_missing(text);
     if (missing && !column.missing_value) refuse_missing(column);
@@ -182,7 +182,7 @@ class TableReader::Encoder {
     return y;
   }
 
-  std::int64_t category(const Place& place, std::string_view text) const {
+  std::int64_t category(const InputColumn& place, std::string_view text) const {
     const TableColumn& column = *place.column;
     if (is_missing(text)) {
       if (!column.missing) refuse_missing(column);
@@ -196,7 +196,7 @@ class TableReader::Encoder {
     return std::ssize(column.categories);
   }
 
-  std::int64_t user(const Place& place, std::string_view text) {
+  std::int64_t user(const InputColumn& place, std::string_view text) {
     if (is_missing(text)) refuse_missing(*place.column);
     const auto found = users_.find(text);
     if (found != users_.end()) return found->second;
@@ -232,8 +232,8 @@ class TableReader::Encoder {
   TableSchema schema_;
   TableOptions options_;
   bool classes_;  // whether the label has classes
-  std::vector<Place> places_;
-  std::vector<Place*> fields_;  // the place of each field of a record; null: not read
+  std::vector<InputColumn> places_;
+  std::vector<InputColumn*> fields_;  // the place of each field of a record; null: not read
   std::int64_t width_ = 0, indices_ = 0;
   Numbers users_;
 };

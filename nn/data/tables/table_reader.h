@@ -12,11 +12,11 @@
 namespace sotto {
 
 struct TableOptions {
-  // False: no labels, as in rows to predict. The label's column and the user's are not read, and
-  // may be absent, without a header the label's alone; targets are [n, 0].
+  // False: no labels, as in rows to predict. The columns of the label and the user are ignored and
+  // may be missing (without a header: only the label's); targets are [n, 0].
   bool labels = true;
-  // True: `inputs` are the numbers alone, and the field "categories", i64 [n, columns of kind
-  // category], has the index of each category, as embeddings take it.
+  // True: `inputs` are only the numbers, and the field "categories", i64 [n, columns of kind
+  // category], has the indices of the categories, for embeddings.
   bool category_indices = false;
 };
 

@@ -90,9 +90,8 @@ struct TableSchema {
   std::string to_json(const std::vector<std::string>& comments = {},
                       const std::string& header_comment = {}) const;
 
-  // `where` begins the errors.
+  // Throws std::invalid_argument, beginning with `where`, if a column is not valid.
   void validate(const std::string& where = "schema") const;
-  // The label's column.
   const TableColumn& label() const;
   // True if a column names each row's user.
   bool has_users() const;
