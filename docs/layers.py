@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/layers.md, the reference of layers, losses, optimizers and schedules, from the public headers.
+"""Writes docs/appendix/layers.md, the reference of layers, losses, optimizers and schedules, from the public headers.
 
 usage: layers.py ROOT            fails if the page is not what the headers say
        layers.py ROOT --write    writes the page
@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 
-PAGE = "docs/reference/layers.md"
+PAGE = "docs/appendix/layers.md"
 LAYERS = {
     "dense_layers": "Dense layers, embeddings, dropout",
     "conv_pool_layers": "Convolution and pooling",
