@@ -28,7 +28,7 @@ FUNCTIONS = ["autograd/ops/loss", "autograd/ops"]
 HEAD = """# Layers, losses, optimizers, schedules
 
 This page is written by [docs/layers.py](../layers.py) from the public headers. Names and shapes of parameters are PyTorch's.
-Everything is in namespace `sotto::nn`, included by `<sotto/nn/layers.h>` and `<sotto/nn/optim/optimizer.h>`, or by
+Everything is in namespace `sotto::nn`, included by `<sotto/nn/layers.h>` and `<sotto/nn/optimizers.h>`, or by
 `<sotto/sotto.h>`. Pass options by name: `Conv2d(3, 16, 3, {.stride = {2}, .padding = {1}})`. Sizes and options out of
 range throw `std::invalid_argument`.
 """
