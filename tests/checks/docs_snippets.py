@@ -5,14 +5,17 @@ A block's language, and a comment on the line before it, say what is done with i
 error, and so is an indented one in README.md, tutorials and how-tos.
 
   cpp with `int main() {`       a program: compiled and run
-  <!-- build --> cpp            a program: compiled, and not run, as its data are not here
+  <!-- file NAME --> cpp        a program: compiled; a later command "c++ ... NAME -o PROGRAM" of the page makes it
+  <!-- build [NAME] --> cpp     a program: compiled, and not run, as its data are not here
   <!-- compile --> cpp          statements: compiled as a function, with the names of docs_prelude.h
   <!-- declare --> cpp          declarations: compiled outside of functions, with the same names
   <!-- quote FILE MARK --> cpp  compiled elsewhere: what stands in FILE between two lines "// MARK"; without MARK all of it
   <!-- run --> sh               run
   <!-- parse --> sh, console    read: programs and their options exist
+  <!-- follow [DATA] --> sh     read; run by follow_tutorials.py, where the data are
+  <!-- fetch DATA --> sh        read; gets data from their publisher, which follow_tutorials.py has elsewhere
   console                       `$ command` is run, and prints what follows
-  <!-- output --> text          is printed by the program or command before it
+  <!-- output [N%] --> text     is printed by the program or command before it, up to N % of each number
   json                          each line is a JSON text
   text, meson, cmake            neither code of ours nor a command
 
@@ -36,7 +39,10 @@ import tempfile
 MARKS = {"cpp": ("compile", "declare", "quote"), "sh": ("run", "parse"), "console": ("", "parse"), "text": ("", "output"),
          "json": ("",), "meson": ("",), "cmake": ("",)}
 # Programs that are not ours; of their arguments nothing is known here but Meson's own options.
-TOOLS = {"c++", "cat", "cd", "cmake", "git", "grep", "ls", "meson", "mkdir", "ninja", "pip", "pkg-config", "sh"}
+TOOLS = {"c++", "cat", "cd", "cmake", "curl", "git", "grep", "ls", "meson", "mkdir", "mv", "ninja", "pip", "pkg-config", "python3",
+         "rm", "sed", "sh", "tar", "unzip"}
+# Of tutorials: sh that is only read here.
+FOLLOWED = ("follow", "fetch")
 MESON_OPTIONS = {"buildtype", "optimization", "prefix", "b_sanitize", "b_lundef", "b_pch", "werror"}
 
 
@@ -52,15 +58,20 @@ class Block:
     def where(self):
         return f"{self.page}:{self.line}"
 
+    def share(self):
+        """Of an output: how much its numbers may differ."""
+        return float(self.arguments[0].rstrip("%")) / 100 if self.arguments else 0
+
     def is_program(self):
-        return self.language == "cpp" and "int main() {" in self.text and self.mark in ("", "build")
+        return self.language == "cpp" and "int main() {" in self.text and self.mark in ("", "file", "build")
 
     def problem(self):
         if self.language not in MARKS:
             return f"blocks of \"{self.language}\" are of no known kind"
         if self.is_program():
             return "" if self.text.endswith("\n}\n") else "main is not the last function of the program"
-        return "" if self.mark in MARKS[self.language] else f"\"{self.mark}\" is no kind of {self.language}"
+        known = MARKS[self.language] + (FOLLOWED if self.language == "sh" else ())
+        return "" if self.mark in known else f"\"{self.mark}\" is no kind of {self.language}"
 
 
 def pages(root):
@@ -190,10 +201,10 @@ def built(build):
     return {f"build/{pathlib.Path(name).relative_to(build.resolve())}" for target in made for name in target["filename"]}
 
 
-def unread(root, build, words):
-    """What is wrong with a command that is not run; empty if nothing is seen."""
+def unread(root, build, words, made=()):
+    """What is wrong with a command that is not run; empty if nothing is seen. `made` are programs that the page compiles."""
     name, options = words[0], [word.split("=")[0] for word in words[1:] if word.startswith("-")]
-    if name in TOOLS:
+    if name in TOOLS or name in made:
         known = MESON_OPTIONS | set(re.findall(r"option\('(\w+)'", (root / "meson_options.txt").read_text()))
         unknown = [option for option in options if name == "meson" and option[:2] == "-D" and option[2:] not in known]
     elif name.startswith("build/samples/") or (build / "samples" / name).is_file():
@@ -209,11 +220,19 @@ def unread(root, build, words):
     return f"{' '.join(words)}: unknown: {', '.join(unknown)}" if unknown else ""
 
 
-def printed_as(expected, output):
-    """Whether the output is what a page shows of it."""
-    pattern = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line).replace("…", ".*") + r" *\n"
-                      for line in expected.splitlines())
-    return re.fullmatch(pattern, output) is not None
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def printed_as(expected, output, share=0):
+    """Whether the output is what a page shows of it, where numbers may differ by a share of the larger one."""
+    def line_pattern(line):
+        literal = re.escape(line).replace("…", ".*")
+        return re.sub(r"\d+(?:\\\.\d+)?", r"(\\d+(?:\\.\\d+)?)", literal) if share else literal
+
+    pattern = "".join(r"(?:.*\n)*" if line == "..." else line_pattern(line) + r" *\n" for line in expected.splitlines())
+    found = re.fullmatch(pattern, output)
+    pairs = zip(map(float, NUMBER.findall(expected)), map(float, found.groups())) if found and share else []
+    return found is not None and all(abs(a - b) <= share * max(a, b) for a, b in pairs)
 
 
 def sessions(text):
@@ -221,6 +240,19 @@ def sessions(text):
     for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
         command = re.match(r"(?:.*\\\n)*.*\n", part).group(0)
         yield command, part[len(command):]
+
+
+# Programs of a page are compiled before, all at once: this gives the one of a source.
+COMPILER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+    *.cpp) source=$1 ;;
+    -o) program=$2 ;;
+  esac
+  shift
+done
+cp "$(dirname -- "$0")/$source" "$program"
+"""
 
 
 class Runner:
@@ -231,27 +263,43 @@ class Runner:
         self.output = ""
         for name, to in (("samples", root / "samples"), ("tests", root / "tests"), ("build", build)):
             (folder / name).symlink_to(to)
+        self.compiled("samples/first_program.cpp", f"{build}/samples/first_program")
+        self.script(folder / ".tools/c++", COMPILER)
+
+    @staticmethod
+    def script(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def compiled(self, source, command):
+        """What the page's compiler gives for a source."""
+        self.script(self.folder / ".tools" / source, f"#!/bin/sh\nexec {command}\n")
 
     def run(self, command):
-        path = f"{self.build / 'samples'}:{os.environ['PATH']}"
+        path = f"{self.folder / '.tools'}:{self.build / 'samples'}:{os.environ['PATH']}"
         done = subprocess.run(command, cwd=self.folder, env={**os.environ, "PATH": path}, text=True, timeout=300,
-                              capture_output=True, stdin=subprocess.DEVNULL, check=False)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
         self.output = done.stdout
-        return f"status {done.returncode}: {done.stdout}{done.stderr}" if done.returncode else ""
+        return f"status {done.returncode}: {done.stdout}" if done.returncode else ""
 
     def problems(self, block, number):
         """What is wrong with a block; number is a program's."""
         if block.is_program() and not block.mark:
             return self.run([self.programs, str(number)])
+        if block.mark == "file":
+            self.compiled(block.arguments[0], f"{self.programs} {number}")
         if block.mark == "run":
             return self.run(["sh", "-euc", block.text])
         if block.mark == "output":
-            return "" if printed_as(block.text, self.output) else f"printed was:\n{self.output}"
+            return "" if self.output is None or printed_as(block.text, self.output, block.share()) else f"printed was:\n{self.output}"
         if block.language == "console" and not block.mark:
             return "\n".join(filter(None, map(self.session, sessions(block.text))))
-        if block.mark == "parse":
+        if block.mark in ("parse", *FOLLOWED):
+            self.output = None
             text = "".join(c for c, _ in sessions(block.text)) if block.language == "console" else block.text
-            return "\n".join(filter(None, (unread(self.root, self.build, words) for words in commands(text))))
+            made = {f"./{name}" for name in re.findall(r"\bc\+\+ .* -o (\S+)", text)}
+            return "\n".join(filter(None, (unread(self.root, self.build, words, made) for words in commands(text))))
         return ""
 
     def session(self, command_and_output):

@@ -84,6 +84,25 @@ class Snippets(unittest.TestCase):
         self.assertEqual(len(self.run_page("```console\n$ tool\na\nc\n```\n")), 1)
         self.assertEqual(len(self.run_page(f"```cpp\n{PROGRAM}```\n<!-- output -->\n```text\nc\n```\n")), 1)
 
+    def test_numbers_may_differ_by_a_share(self):
+        shown = docs_snippets.printed_as
+        for text, share, same in (("a 100 in 0.5 s", 0, True), ("a 95 in 0.48 s", 0, False), ("a 95 in 0.48 s", 0.1, True),
+                                  ("a 80 in 0.5 s", 0.1, False), ("b 100 in 0.5 s", 0.1, False)):
+            self.assertEqual(shown("...\na 100 in 0.5 s\n", f"x 7\n{text}\n", share), same, text)
+        self.assertTrue(shown("a 100 in … s\n", "a 99 in 3 s\n", 0.1))
+        self.assertEqual(len(self.run_page("<!-- run -->\n```sh\ntool\n```\n<!-- output 10% -->\n```text\na\nb 20\n```\n")), 1)
+
+    def test_a_page_compiles_its_programs(self):
+        text = f"<!-- file a.cpp -->\n```cpp\n{PROGRAM}```\n<!-- run -->\n```sh\nc++ -I. a.cpp -o a -lx\n./a\n```\n"
+        shown = "<!-- output -->\n```text\na\nb 12\n```\n"
+        self.assertEqual(self.run_page(text + shown), [])
+        self.assertEqual(len(self.run_page(text.replace("c++ -I. a.cpp", "c++ -I. b.cpp"))), 1)
+
+    def test_what_is_followed_is_read(self):
+        for line, problems in (("c++ a.cpp -o a\n./a", 0), ("./a", 1), ("build/samples/tool --height 3", 1), ("unzip a.zip", 0)):
+            shown = "<!-- output -->\n```text\nwhat was not run\n```\n"
+            self.assertEqual(len(self.run_page(f"<!-- follow data -->\n```sh\n{line}\n```\n{shown}")), problems, line)
+
     def test_commands_are_run_or_read(self):
         for line, problems in (("tool > x", 0), ("exit 3", 1), ("missing-program", 1)):
             self.assertEqual(len(self.run_page(f"<!-- run -->\n```sh\n{line}\n```\n")), problems, line)
