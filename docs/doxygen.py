@@ -27,6 +27,8 @@ SCOPE = re.compile(r"\b(class|struct|enum|union|namespace)\b[^()]*$")
 FORMATTERS = re.compile(r"^template <>\nstruct fmt::.*?^};", re.S | re.M)
 NOT_DOCUMENTED = re.compile(r"\s*(#|}|namespace\b|$|//)")
 HEADING = re.compile(r"^(#+) +(.*?) *$", re.M)
+# A picture with a light and a dark file, of which Doxygen shows the light one.
+PICTURE = re.compile(r'<picture>.*?<img src="([^"]+)" alt="([^"]+)"></picture>')
 FENCED = re.compile(r"^ *```.*?^ *```$", re.S | re.M)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
@@ -170,7 +172,8 @@ class Pages:
         for path, text in self.texts.items():
             to = folder / path
             to.parent.mkdir(parents=True, exist_ok=True)
-            to.write_text(self.prose(text, lambda prose: LINK.sub(lambda found: self.link(path, found), prose)), encoding="utf-8")
+            linked = lambda prose: LINK.sub(lambda found: self.link(path, found), PICTURE.sub(r"![\2](\1)", prose))
+            to.write_text(self.prose(text, linked), encoding="utf-8")
 
 
 def write(root, folder):
@@ -204,7 +207,7 @@ def needs_comment(warning):
 def run(root, folder, undocumented):
     copies = folder / "source"
     pages = write(root, copies)
-    pictures = sorted({str(path.parent) for path in (root / "docs").rglob("*.svg")})
+    pictures = sorted({str(path.parent) for kind in ("*.svg", "*.png") for path in (root / "docs").rglob(kind)})
     quoted = lambda paths: " ".join(f'"{path}"' for path in paths)
     settings = (root / "docs/Doxyfile").read_text(encoding="utf-8") + f"""
 INPUT = {quoted([copies / path for path in pages.paths] + [copies / "sotto"])}

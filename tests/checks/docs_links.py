@@ -14,6 +14,8 @@ import page_check
 
 FOLDERS = "core|kernels|autograd|nn|memory|multilevel|dp|samples|tests|docs"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# Files of a picture that has a light and a dark one.
+PICTURE = re.compile(r'<(?:img|source)[^>]* src(?:set)?="([^"]+)"')
 # Files of the tree in backquotes: `dp/engine/engine.h`.
 QUOTED = re.compile(rf"`((?:{FOLDERS})/[\w./-]+\.\w+)`")
 PAGE = re.compile(r"\bdocs/[\w./-]+\.(?:md|svg)\b")
@@ -46,7 +48,7 @@ def anchors(text):
 
 def broken_links(page, root):
     text = prose(page.read_text(encoding="utf-8"))
-    for target in LINK.findall(text):
+    for target in LINK.findall(text) + PICTURE.findall(text):
         if re.match(r"\w+:", target):
             continue
         path, _, anchor = target.partition("#")
@@ -109,9 +111,9 @@ def check_itself():
         (root / "core/x.h").write_text("// docs/a.md, \"A\", has it, as docs/index.md, \"Two\n// words\".\n")
         if found := list(problems(root)):
             return found
-        (root / "docs/b.md").write_text("[1](no.md) [2](a.md#b) [3](#index) `core/y.h`\n")
+        (root / "docs/b.md").write_text("[1](no.md) [2](a.md#b) [3](#index) `core/y.h` <img src=\"no.png\">\n")
         (root / "core/x.h").write_text("// docs/no.md, section 1, and docs/a.md, section\n// 2, have it.\n")
-        expected = ["no.md: no such file", "a.md#b: no such heading", "#index: no such heading", "`core/y.h`: no such file"]
+        expected = ["no.md: no such file", "a.md#b: no such heading", "#index: no such heading", "no.png: no such file", "`core/y.h`: no such file"]
         expected = [f"docs/b.md: {problem}" for problem in expected]
         expected += ["docs/index.md: no link to docs/b.md", "core/x.h: docs/no.md: no such page", "core/x.h: docs/a.md: no section 2"]
         found = list(problems(root))

@@ -105,6 +105,10 @@ class Site(unittest.TestCase):
         _, copy = self.pages("# Top\n```sh\n# no heading\n[a](b)\n```\n")
         self.assertEqual("# Top {#page_README}\n```sh\n# no heading\n[a](b)\n```\n", copy)
 
+    def test_of_a_light_and_a_dark_picture_the_light_one_is_shown(self):
+        _, copy = self.pages("# Top\n<picture><source srcset=\"a/d.png\"><img src=\"a/l.png\" alt=\"A page\"></picture>\n")
+        self.assertEqual("# Top {#page_README}\n![A page](l.png)\n", copy)
+
     def test_a_link_that_leads_nowhere_is_found(self):
         for target in ("none.md", "CONTRIBUTING.md#none", "#none", "none.svg"):
             pages, _ = self.pages(f"# Top\n[a]({target})\n")
