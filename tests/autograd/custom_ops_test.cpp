@@ -1,5 +1,6 @@
 // The operation and the layer of docs/how-to/write-a-layer-or-op.md, written as a user of the
 // library would write them, satisfy the laws of the library's own operations.
+#include "autograd/sample_axis_rules.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "nn/init.h"
@@ -22,6 +23,22 @@ Var cube(const Var& x) {
   return x.tape().record(cube_op, {x}, mul(square, x.value()), x.samples(), backward);
 }
 // OPERATION
+
+// WEIGHTED
+// y[n, t, o] = sum_i x[n, t, i] w[o, i], with a weight w that all samples share
+const Op project_op("project");
+
+Var project(const Var& x, const Var& w) {
+  const SampleAxis samples = preserve_sample_axis(project_op, x, {-1});
+  const Tensor in = x.value(), weight = w.value();
+  const auto backward = [in, weight, samples](const Tensor& dy, Adjoint& adjoint) {
+    adjoint.input(0, gemm(dy, weight));
+    adjoint.shared(1, PerSampleGrad::outer(by_sample(dy, samples, 1), by_sample(in, samples, 1),
+                                           weight.shape()));
+  };
+  return x.tape().record(project_op, {x, w}, gemm(in, weight.transpose(0, 1)), samples, backward);
+}
+// WEIGHTED
 
 // LAYER
 // y = gain * cube(x weight^T)
@@ -62,6 +79,15 @@ TEST_CASE("a user's operation and layer obey the laws") {
   CubicLinear layer(4, 3);
   testing::check_layer(layer, values);
   // CHECKS
+}
+
+TEST_CASE("a user's operation with a weight obeys the laws") {
+  testing::check_op({"project", "rows along axis 0", [](PublicRandom& random) {
+                       return testing::Instance{
+                           {{testing::uniform_values(random, {3, 5, 4}), 0},
+                            {testing::uniform_values(random, {2, 4}), SampleAxis::shared()}},
+                           [](const std::vector<Var>& x) { return project(x[0], x[1]); }};
+                     }});
 }
 
 TEST_CASE("a check leaves a layer unchanged") {

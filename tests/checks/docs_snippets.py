@@ -10,6 +10,7 @@ error, and so is an indented one in README.md, tutorials and how-tos.
   <!-- compile --> cpp          statements: compiled as a function, with the names of docs_prelude.h
   <!-- declare --> cpp          declarations: compiled outside of functions, with the same names
   <!-- quote FILE MARK --> cpp  compiled elsewhere: what stands in FILE between two lines "// MARK"; without MARK all of it
+  <!-- quote FILE MARK --> python  the same, between two lines "# MARK"
   <!-- run --> sh               run
   <!-- parse --> sh, console    read: programs and their options exist
   <!-- follow [DATA] --> sh     read; run by follow_tutorials.py, where the data are
@@ -36,8 +37,8 @@ import subprocess
 import sys
 import tempfile
 
-MARKS = {"cpp": ("compile", "declare", "quote"), "sh": ("run", "parse"), "console": ("", "parse"), "text": ("", "output"),
-         "json": ("",), "meson": ("",), "cmake": ("",)}
+MARKS = {"cpp": ("compile", "declare", "quote"), "python": ("quote",), "sh": ("run", "parse"), "console": ("", "parse"),
+         "text": ("", "output"), "json": ("",), "meson": ("",), "cmake": ("",)}
 # Programs that are not ours; of their arguments nothing is known here but Meson's own options.
 TOOLS = {"c++", "cat", "cd", "cmake", "curl", "git", "grep", "ls", "meson", "mkdir", "mv", "ninja", "pip", "pkg-config", "python3",
          "rm", "sed", "sh", "tar", "unzip"}
@@ -113,7 +114,7 @@ def quoted(root, block):
     """What the block should be, without the indentation of the closing line."""
     source, *mark = block.arguments
     text = (root / source).read_text(encoding="utf-8")
-    return re.split(rf" *// {mark[0]}\n", text)[1] if mark else text
+    return re.split(rf" *(?://|#) {mark[0]}\n", text)[1] if mark else text
 
 
 def check(root):

@@ -37,7 +37,7 @@ class Snippets(unittest.TestCase):
         return docs_snippets.run(self.root, self.build, self.build / "samples/tool")
 
     def test_blocks_without_a_known_kind_are_errors(self):
-        for head in ("```", "```python", "```cpp", "```sh", "<!-- run -->\n```cpp", "<!-- compiled -->\n```cpp"):
+        for head in ("```", "```rust", "```cpp", "```sh", "<!-- run -->\n```cpp", "<!-- compiled -->\n```cpp"):
             self.page(f"{head}\nx\n```\n")
             self.assertEqual(len(docs_snippets.check(self.root)), 1, head)
         for head in ("<!-- compile -->\n```cpp", "<!-- run -->\n```sh", "```text", "```console"):
