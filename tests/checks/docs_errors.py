@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Texts of errors that docs/how-to/errors-and-starting-over.md quotes stand in the sources: of its tables' first columns
-all that is in backquotes is a part of one string there, with "…" for a value.
+"""Texts of errors that docs/how-to/errors-and-starting-over.md quotes stand in the sources: of its
+items all that is in backquotes before the first colon is a part of one string there, with "…" for a value.
 
 usage: docs_errors.py ROOT           prints page:line: text for each that does not, and fails
        docs_errors.py ROOT --self    checks that such would be found
@@ -29,11 +29,10 @@ def strings(root):
 
 
 def quoted(page):
-    """Line and text of what the tables' first columns quote."""
-    for number, line in enumerate(page.splitlines(), 1):
-        if line.startswith("| `"):
-            for text in re.findall(r"`([^`]+)`", line.split("|")[1]):
-                yield number, text
+    """Line and text of what the items quote before their first colon, also over several lines."""
+    for item in re.finditer(r"^- (?:`[^`]+`(?:,\s+(?:with )?)?)+:", page, re.M):
+        for text in re.findall(r"`([^`]+)`", item.group(0)):
+            yield page.count("\n", 0, item.start()) + 1, text
 
 
 def problems(root):
@@ -49,10 +48,10 @@ def check_itself():
         (root / PAGE).parent.mkdir(parents=True)
         (root / "dp").mkdir()
         (root / "dp/x.cpp").write_text('fail("two {} of \\"{:.3g}\\" "\n     "words", "three");\n')
-        (root / PAGE).write_text('| `two … of "…" words`, `three` | `no` |\n')
+        (root / PAGE).write_text('- `two … of "…" words`,\n  `three`: `no`\n- `no`\n')
         if found := list(problems(root)):
             return found
-        (root / PAGE).write_text("| text |\n| `words three` | |\n")
+        (root / PAGE).write_text("text\n- `words three`: x\n")
         found = list(problems(root))
         return [] if found == [f"{PAGE}:2: words three"] else found or ["nothing found"]
 
