@@ -18,9 +18,9 @@ namespace sotto {
 // The function gets values of an inner tape. It must not depend on state that changes before
 // backward, and the objects it refers to must live until then. Throws std::invalid_argument if
 // there is no input, if the function returns or uses a value of another tape (make such values
-// inputs), and if some results are shared by all samples and others are not. Backward throws if the
-// recomputation differs in shapes, parameters or random draws, and on a private tape if the sums of
-// the results differ between two backward passes.
+// inputs), and if only some results are shared by all samples. Backward throws if the recomputation
+// differs in shapes, parameters or random draws, and on a private tape if the sums of the results
+// differ between two backward passes.
 using SegmentFunction = std::function<std::vector<Var>(const std::vector<Var>& inputs)>;
 // Runs the function as one node, which keeps its inputs alone.
 std::vector<Var> segment(const SegmentFunction& function, const std::vector<Var>& inputs);

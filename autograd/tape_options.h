@@ -1,4 +1,4 @@
-// What a tape records, in which precision, and whose data it holds.
+// Options of a tape: the privacy of its data, its precision, and the key of its randomness.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@ constexpr std::array<Kind, 8> kinds = {{
 
 const Kind& kind_of(Sampling sampling) { return kinds.at(static_cast<std::size_t>(sampling)); }
 
-// Reads the fields of an object, and checks that there are no others.
+// Reads the fields of an object, and checks that no field is unknown.
 class Fields {
  public:
   explicit Fields(const nlohmann::json& object) : object_(object) {}

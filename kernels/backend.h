@@ -48,8 +48,8 @@ struct CostModel {
   double gram_bytes = 0;
   // Additions of products of pixels per second in conv_gram_norms; 0 where the backend has none.
   double shifted_adds = 0;
-  // In sums of which each sample's gradient is a term and stays in registers or a cache; 0: the
-  // gradients are written to memory (rows_flops) and read.
+  // In sums whose terms, the samples' gradients, stay in registers or a cache; 0: the gradients are
+  // written to memory (rows_flops) and read.
   double term_sum_flops = 0;
 };
 

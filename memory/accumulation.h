@@ -83,7 +83,7 @@ class Accumulation {
   void resume_loss_scale(double value, std::int64_t good_steps) {
     loss_scale_.resume(value, good_steps);
   }
-  // The phases "forward" and "backward"; the caller may enter others.
+  // The phases "forward" and "backward"; the caller may enter further ones.
   PhaseProfiler& phases() { return phases_; }
   // Seconds and bytes of the phases so far.
   const PhaseProfiler& phases() const { return phases_; }

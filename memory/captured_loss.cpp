@@ -89,7 +89,7 @@ class CapturedPass {
   void prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device);
   // Returns whether a replay gives this batch's losses and gradients bit by bit as an ordinary run
   // does. After some batches that differ from the one before, it returns true without comparing.
-  // Throws what the loss throws.
+  // Throws the errors of the loss.
   bool confirm(const std::vector<Tensor>& batch);
   // Replays forward for a batch whose shapes differ in the number of rows only; returns the call's
   // number.

@@ -43,7 +43,7 @@ class CapturedLoss {
   // capture fails, `loss` is called without a graph, and reason() returns the reason. A new capture
   // is made when a parameter's address, type, shape, layout or trainability changes, or a
   // precision, a tape option or the batch's shape. Run backward, and use its gradients, before the
-  // next call. Throws what `loss` throws.
+  // next call. Throws the errors of `loss`.
   Var operator()(Tape& tape, const std::vector<Tensor>& batch);
 
   // Why the last call ran without a graph; empty if it was a replay.

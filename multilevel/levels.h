@@ -38,8 +38,8 @@ class Levels {
   // The mean loss of a problem's last step. Throws as steps() does.
   double loss(const std::string& problem) const { return level(problem).mean_loss(); }
 
-  // Everything that the next step depends on, for save_safetensors(): variables, optimizers,
-  // counters and what roll-back keeps. The tensors are copies.
+  // The state of training, for save_safetensors(): variables, optimizers, counters and the values
+  // for the roll-back. The tensors are copies.
   NamedTensors state() const;
   // Continues from a state. Throws std::invalid_argument, with the entry's name, for one that is
   // missing, of no problem, or of another shape or dtype; problems before it have then changed.

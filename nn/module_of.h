@@ -7,8 +7,9 @@
 
 namespace sotto::nn {
 
-// Base class of a module whose forward() takes a Var and more inputs: values on the tape (Var) and
-// others, such as a Tensor of lengths. The compiler checks the number and types of a call's inputs:
+// Base class of a module whose forward() takes a Var and more inputs: values on the tape (Var) or
+// plain ones, such as a Tensor of lengths. The compiler checks the number and types of a call's
+// inputs:
 //
 //   class Tagger final : public nn::ModuleOf<Tensor> {
 //    public:

@@ -69,7 +69,7 @@ json parse_json_object(std::string_view text, const std::string& where, const Js
     check(object.is_object(), "{} is not a JSON object", where);
     return object;
   } catch (const json::exception& error) {
-    constexpr std::size_t max = 300;  // the error quotes what was read last
+    constexpr std::size_t max = 300;  // bytes that the error quotes
     fail(fmt::format("{} is not JSON: {}", where, excerpt(error.what(), max)));
   }
 }

@@ -58,7 +58,7 @@ class SecretRandom {
   ChaChaStream next_;  // first block not yet reserved
   bool open_ = true;   // false after a move
   bool secure_ = true;
-  std::uint64_t generation_ = 0;             // forks() when the key was taken
+  std::uint64_t generation_ = 0;             // forks() when the key was drawn
   std::array<std::uint64_t, 128> buffer_{};  // words of the blocks computed side by side
   std::size_t used_ = buffer_.size();
 };

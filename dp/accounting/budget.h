@@ -48,7 +48,7 @@ class Budget {
 
   History as_charged(History history) const;
   double epsilon_of_plans(const History& history) const;
-  // The epsilon of the private selection of which the ledger is one run's, if it is.
+  // The epsilon of the private selection, if the ledger is that of one of its runs.
   std::optional<double> epsilon_of_selection() const;
   void follow(const std::optional<PrivateSelection>& selection) const;
 

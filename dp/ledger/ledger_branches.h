@@ -21,7 +21,7 @@ struct LedgerBranches {
   std::int64_t counted = 0;  // lines that `contents` holds, each text once
   std::int64_t copies = 0;   // lines that count and that no line follows
   // The recorded releases. If several lines follow one line, each branch after it counts as an
-  // unplanned run of its own, because no branch saw the others; a reservation that was open there
+  // unplanned run of its own, because no branch saw another; a reservation that was open there
   // counts in full.
   LedgerContents contents;
   std::string unknown;  // why `contents` have no epsilon; empty if they have one

@@ -92,7 +92,7 @@ struct LedgerRun {
   };
   std::vector<Epoch> epochs;  // one for each kind
   EventCounts plan = {};      // maximum releases, written before any release of any run
-  // The number of runs of a private selection, of which `plan` and `events` are one.
+  // The number of runs of the private selection; `plan` and `events` are those of one run.
   std::optional<TruncatedNegativeBinomial> selection = {};
 
   bool operator==(const LedgerRun&) const = default;

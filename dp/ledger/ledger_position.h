@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-// Where a ledger stood when a checkpoint was written, by which an older or another file is noticed.
+// The position of a ledger when a checkpoint was written; it detects an older or another file.
 struct LedgerPosition {
   std::string ledger;         // id of the ledger
   std::string run;            // id of the run that the checkpoint belongs to

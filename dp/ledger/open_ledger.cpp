@@ -84,7 +84,7 @@ struct OpenLedger::Shared {
   LedgerCopy copy;
   std::recursive_mutex mutex = {};  // recursive: a BudgetCheck may call the ledger
   bool asking = false;              // a BudgetCheck is running
-  // The selection of which this is one run: it may plan and release no more.
+  // The selection, if this is one of its runs, which may plan and release no more.
   std::optional<PrivateSelection> selection = {};
 };
 

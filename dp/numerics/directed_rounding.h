@@ -15,8 +15,9 @@ std::string rounded_up(double value, int digits = shown_digits);
 // The nearest such decimal that is not above the value.
 std::string rounded_down(double value, int digits = shown_digits);
 
-// Texts of privacy numbers wherever they are printed; they never understate what was spent. Epsilon
-// and delta are rounded up, the noise multiplier of releases down; delta and noise have six digits.
+// Texts of privacy numbers wherever they are printed; they never understate the privacy loss.
+// Epsilon and delta are rounded up, the noise multiplier of releases down; delta and noise have six
+// digits.
 std::string epsilon_text(double epsilon, int digits = shown_digits);
 // delta, rounded up.
 std::string delta_text(double delta);

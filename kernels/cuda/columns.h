@@ -1,6 +1,6 @@
-// Rows of which each thread goes through neighbouring columns: 16 bytes of a row at a time where
-// these are aligned, as decided at launch, and several rows read before they are used. A column's
-// rows come in the same order either way.
+// Rows, read by threads along neighbouring columns: 16 bytes of a row at a time if these are
+// aligned, as decided at launch, and several rows read before they are used. A column's rows come
+// in the same order either way.
 #pragma once
 
 #include "kernels/cuda/cuda_map.h"

@@ -69,8 +69,8 @@ struct PackedCopy {
   }
 };
 
-// A copy between views of which x lies side by side along another axis than y. A thread reads packs
-// of `lanes` rows and writes packs of `lanes` columns.
+// A copy from x to y that are contiguous along different axes. A thread reads packs of `lanes` rows
+// and writes packs of `lanes` columns.
 template <class Bits>
 struct TransposingCopy {
   static constexpr int lanes = pack_bytes / sizeof(Bits);

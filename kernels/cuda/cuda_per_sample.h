@@ -169,7 +169,7 @@ struct GradientFactors {
 
 // y[n] = the Gram sum or, if that is not accurate, the inner product of the sample's two weight
 // gradients, which cancels linearly, whereas the Gram form cancels quadratically: a team for each
-// part of its tiles, the last of which to arrive adds the parts up, in order.
+// part of its tiles, and the last team to arrive adds the parts, in order.
 template <class T>
 struct GramDots {
   GramSums grams;

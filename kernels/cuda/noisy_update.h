@@ -22,8 +22,8 @@ HD inline std::uint64_t word_of(const ChaChaBlock& block, std::uint64_t i) {
   return block.word[2 * i] | std::uint64_t{block.word[2 * i + 1]} << 32;
 }
 
-// One block of samples, of which `lanes` are written at a time. An undecided sample is stored as
-// its first word, and marked.
+// One block of samples, written `lanes` at a time. An undecided sample is stored as its first word,
+// and marked.
 template <int lanes>
 struct DrawBlock {
   const RoundedGaussian* gaussian;

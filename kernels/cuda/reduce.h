@@ -50,8 +50,8 @@ struct PartialFold {
   }
 };
 
-// One thread per part of `lanes` neighbouring results, for each of which the part's elements are
-// folded in order.
+// One thread per part of `lanes` neighbouring results; it folds each result's elements of the part
+// in order.
 template <class T, class Fold, int lanes>
 struct FoldColumns {
   PartialFold<T, Fold> fold;
@@ -136,9 +136,9 @@ bool packed_columns(const ReductionPlan& plan, const T* x) {
          strides_in_packs(plan.reduced, -1, lanes);
 }
 
-// y[result] = its parts folded, plus beta y[result]: the threads of a team fold every size()th part
-// in order, some of which are read before they are folded. A team has a few neighbouring results,
-// which share sectors of memory.
+// y[result] = its parts folded, plus beta y[result]: each thread of a team folds every size()th
+// part in order, and reads some parts ahead. A team has a few neighbouring results, which share
+// sectors of memory.
 template <class Fold>
 struct FoldParts {
   static constexpr int lanes = 4;

@@ -69,7 +69,7 @@ struct TermBounds {
 // One parameter of Backend::term_bounds.
 struct BoundedTerms {
   TermBounds bounds;
-  View a;  // squared norms [n, t] f64, or ids [n, t] i64, of which negative ones are no terms; all
+  View a;  // squared norms [n, t] f64, or ids [n, t] i64 (negative: no term); all
            // are terms without data
   View b;  // squared norms [n, t] f64, or [n, 1] where all terms of a sample share one row
   View error_bounds, term_norms;  // [n] f64

@@ -43,7 +43,7 @@ struct ChainPlan {
 };
 
 // The number of times backward runs over the recorded graph. With two passes, the first, which
-// computes the norms of ghost clipping, frees only what it has recomputed itself.
+// computes the norms of ghost clipping, frees only values that it has recomputed.
 enum class BackwardPasses { one, two };
 
 // The plan with the least work whose peak is within the budget. The search rounds sizes up to

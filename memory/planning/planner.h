@@ -12,7 +12,7 @@
 
 namespace sotto::memory {
 
-// What a strategy recomputes, and what it sets.
+// The recomputation and the settings of a strategy.
 struct StrategyCost {
   double recomputation = 0;  // in forward passes
   std::string text = {};     // further settings: "recomputes modules 0 .. 4 of 9"

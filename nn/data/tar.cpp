@@ -99,7 +99,7 @@ std::optional<TarReader::Entry> TarReader::next() {
     left_ = padding_ = 0;
     if (!read_header()) {
       std::array<std::uint8_t, block_bytes> rest{};
-      while (in_.read(rest) > 0) continue;  // GzipReader checks what it has read to the end
+      while (in_.read(rest) > 0) continue;  // GzipReader checks its sum at the end
       return std::nullopt;
     }
   } while (type_ != '0' && type_ != '\0');

@@ -23,8 +23,8 @@ class UpdateSink final : public GradSink {
  public:
   // The optimizer must outlive the sink.
   explicit UpdateSink(Optimizer& optimizer) : optimizer_(optimizer) {}
-  // Throws what Optimizer::step() throws, after the parameters before this one have been updated,
-  // and for a second gradient of one parameter.
+  // Throws as Optimizer::step() does, but after updates of earlier parameters; throws for a second
+  // gradient of one parameter.
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   bool sums_only() const override { return true; }
 

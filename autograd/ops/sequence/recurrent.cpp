@@ -49,7 +49,7 @@ struct Sequence {
 
   std::int64_t length() const { return x.size(0); }
   std::int64_t at(std::int64_t k) const { return reverse ? length() - 1 - k : k; }
-  // `a` for samples of which step t is valid, else `b`.
+  // `a` for samples with a valid step t, else `b`.
   Tensor pick(std::int64_t t, const Tensor& a, const Tensor& b) const {
     return valid.defined() ? where(valid.select(0, t), a, b) : a;
   }

@@ -1,4 +1,4 @@
-// Composition of losses of which a single one may decide.
+// Composition of losses if a single large one may decide.
 #pragma once
 
 #include "dp/accounting/pld/large_losses.h"

@@ -53,7 +53,7 @@ class CorrelatedMechanism final : public Mechanism {
 
   // Entries of state(). The past noise, i64 [slots, elements]:
   static constexpr const char* memory_entry = "memory";
-  // The number of elements of which a rank holds the past noise:
+  // The number of elements whose past noise a rank holds:
   static constexpr const char* own_elements_entry = "own_elements";
 
   const NoisePlan& plan() const;

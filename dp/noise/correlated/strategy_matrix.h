@@ -37,7 +37,7 @@ struct BufferedToeplitz {
 using StrategyFactor = std::variant<TreeFactor, BandedToeplitz, BufferedToeplitz>;
 
 // Min-sep participation (Choquette-Choo et al. 2023b): a record takes part in at most
-// max_participations steps, any two of which are at least min_separation apart.
+// max_participations steps, which are at least min_separation apart.
 struct Participation {
   std::int64_t min_separation = 1;  // in steps
   // Default: as many as fit.

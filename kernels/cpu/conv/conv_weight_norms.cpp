@@ -46,8 +46,8 @@ void one_chain(const Factors<typename R::T>& f, std::int64_t output, std::int64_
   }
 }
 
-// sums[lane] += the squares of a tile, of which only `columns` columns are valid. Four squares at a
-// time are added in T.
+// sums[lane] += the squares of a tile with `columns` valid columns. Four squares at a time are
+// added in T.
 template <class R, int Rows, int Vectors, class V = typename R::Vector>
 void add_squares(const V (&dw)[Rows][Vectors], std::int64_t columns, double* sums) {
   using T = typename R::T;

@@ -62,7 +62,7 @@ void store(const V& v, T* to) {
   std::memcpy(to, &v, sizeof(V));
 }
 
-// The destination of a tile: c, of which `columns` columns exist.
+// The destination of a tile: c, with `columns` columns.
 template <class T>
 struct Target {
   Strided<T> c;

@@ -195,7 +195,7 @@ class PartRun {
 };
 
 // Writes gradients dw of samples and their norms, either of which may be without data, by sums over
-// parts of the images. Returns false, and does nothing, if oneDNN lacks a primitive.
+// parts of the images. Returns false without any effect if oneDNN lacks a primitive.
 bool rows_by_parts(const View& dy, const View& x, const Window& window, const View& dw,
                    const View& norms) {
   const std::vector<SumPart> parts = sum_parts(dy, x, window);

@@ -37,7 +37,7 @@ std::vector<Weights> triangle_weights(std::int64_t inputs, std::int64_t outputs,
   return all;
 }
 
-// Resizes a row of pixels, of which the first is number `begin` of the picture's.
+// Resizes a row of pixels, from pixel `begin` of the picture's row.
 template <int channels>
 void resize_row(const float* row, std::int64_t begin, const std::vector<Weights>& across,
                 float* to) {

@@ -29,8 +29,8 @@ class ColumnBelow {
   int sign() const;
   // Whether the first field is a word that columns have as a name everywhere.
   bool has_usual_name() const;
-  // Whether it has texts below alone, some of which occur often, and none once alone, and another
-  // first field.
+  // Whether the rows have only texts here, some often and each at least twice, and the first field
+  // is another text.
   bool has_categories_without_first() const;
   // Whether the first field is empty, and none below.
   bool is_unnamed() const { return first_.empty() && values_ > 1 && !missing_; }

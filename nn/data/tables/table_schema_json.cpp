@@ -62,7 +62,7 @@ class Fields {
           excerpt(value.dump()));
     return value.is_null() ? std::nullopt : std::optional(value.get<double>());
   }
-  // Two numbers, both or neither of which must be there.
+  // Two numbers: both must be there, or neither.
   std::optional<std::pair<double, double>> numbers(const char* a, const char* b) {
     const std::optional<double> first = number(a), second = number(b);
     check(first.has_value() == second.has_value(), "{}: {} without {}", where_, first ? a : b,
