@@ -40,26 +40,21 @@ Json to_json(const SamplerState& state) {
 }
 
 SamplerState sampler_state(const Json& object, const TensorFile& file) {
-  SamplerState state{
-      .event = event_from_json(field<Json>(object, "event").dump()),
-      .population = field<std::int64_t>(object, "population"),
-      .expected_batch_size = field<double>(object, "expected_size"),
-      .secure = field<bool>(object, "secure"),
-      .index_in_epoch = field<std::int64_t>(object, "place"),
-      .epoch_began = field<std::uint64_t>(object, "pass"),
-      .epoch_id = object.contains("epoch") ? field<std::uint64_t>(object, "epoch") : 0,
-      .number = field<std::uint64_t>(object, "number"),
-      .rest = {}};
+  SamplerState state{.event = event_from_json(field<Json>(object, "event").dump()),
+                     .population = field<std::int64_t>(object, "population"),
+                     .expected_batch_size = field<double>(object, "expected_size"),
+                     .secure = field<bool>(object, "secure"),
+                     .index_in_epoch = field<std::int64_t>(object, "place"),
+                     .epoch_began = field<std::uint64_t>(object, "pass"),
+                     .epoch_id = field<std::uint64_t>(object, "epoch"),
+                     .number = field<std::uint64_t>(object, "number"),
+                     .rest = {}};
   const auto rest = file.tensors.find(rest_of_epoch);
   if (rest == file.tensors.end()) return state;
   check(rest->second.dtype() == Dtype::i64, "engine state: {} is {}", rest_of_epoch,
         name(rest->second.dtype()));
   state.rest = rest->second.to_vector<std::int64_t>();
   return state;
-}
-
-std::vector<Fact> facts(const Json& object, const char* name) {
-  return object.contains(name) ? field<std::vector<Fact>>(object, name) : std::vector<Fact>{};
 }
 
 std::map<std::string, Tensor> mechanism_state(const TensorFile& file) {
@@ -85,20 +80,18 @@ Json parsed(const TensorFile& file) {
 
 TensorFile to_file(const EngineState& state) {
   TensorFile file;
-  const EngineState::Scale scale = state.loss_scale.value_or(EngineState::Scale{});
-  file.metadata[key] = Json{
-      {"steps_made", state.steps_made},
-      {"noise_multiplier", state.noise_multiplier},
-      {"bounds", state.bounds},
-      {"ledger", state.ledger},
-      {"run", state.run},
-      {"means_released", state.means_released},
-      {"facts", state.facts},
-      {"data", state.data},
-      {"sampler", to_json(state.sampler)},
-      {"loss_scale", scale.value},
-      {"good_steps",
-       scale.good_steps}}.dump();
+  file.metadata[key] = Json{{"steps_made", state.steps_made},
+                            {"noise_multiplier", state.noise_multiplier},
+                            {"bounds", state.bounds},
+                            {"ledger", state.ledger},
+                            {"run", state.run},
+                            {"means_released", state.means_released},
+                            {"facts", state.facts},
+                            {"data", state.data},
+                            {"sampler", to_json(state.sampler)},
+                            {"loss_scale", state.loss_scale.value},
+                            {"good_steps", state.loss_scale.good_steps}}
+                           .dump();
   file.metadata[secret_key] = "batches and noise that privacy rests on; publish the model alone";
   if (!state.sampler.rest.empty())
     file.tensors[rest_of_epoch] =
@@ -109,25 +102,18 @@ TensorFile to_file(const EngineState& state) {
 
 EngineState engine_state(const TensorFile& file) {
   const Json object = parsed(file);
-  EngineState state{.ledger = field<std::string>(object, "ledger"),
-                    .run = field<std::string>(object, "run"),
-                    .steps_made = field<std::int64_t>(object, "steps_made"),
-                    .noise_multiplier = field<double>(object, "noise_multiplier"),
-                    .bounds = field<std::vector<double>>(object, "bounds"),
-                    .loss_scale = {},
-                    .means_released = 0,
-                    .facts = facts(object, "facts"),
-                    .data = facts(object, "data"),
-                    .sampler = sampler_state(field<Json>(object, "sampler"), file),
-                    .mechanism = mechanism_state(file)};
-  // Earlier versions standardised before the first step, and did not say so.
-  state.means_released = object.contains("means_released")
-                             ? field<std::int64_t>(object, "means_released")
-                             : std::int64_t{state.steps_made > 0};
-  if (object.contains("loss_scale"))
-    state.loss_scale = {field<double>(object, "loss_scale"),
-                        field<std::int64_t>(object, "good_steps")};
-  return state;
+  return {.ledger = field<std::string>(object, "ledger"),
+          .run = field<std::string>(object, "run"),
+          .steps_made = field<std::int64_t>(object, "steps_made"),
+          .noise_multiplier = field<double>(object, "noise_multiplier"),
+          .bounds = field<std::vector<double>>(object, "bounds"),
+          .loss_scale = {field<double>(object, "loss_scale"),
+                         field<std::int64_t>(object, "good_steps")},
+          .means_released = field<std::int64_t>(object, "means_released"),
+          .facts = field<std::vector<Fact>>(object, "facts"),
+          .data = field<std::vector<Fact>>(object, "data"),
+          .sampler = sampler_state(field<Json>(object, "sampler"), file),
+          .mechanism = mechanism_state(file)};
 }
 
 }  // namespace sotto

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +21,9 @@ struct EngineState {
     double value = 1;
     std::int64_t good_steps = 0;
   };
-  std::optional<Scale> loss_scale;
+  Scale loss_scale;
   std::int64_t means_released = 0;  // calls of release_means()
-  // option_facts() with optimizer_facts(), and data_facts(); empty in files of earlier versions.
+  // option_facts() with optimizer_facts(), and data_facts().
   std::vector<Fact> facts, data;
   SamplerState sampler;
   std::map<std::string, Tensor> mechanism;  // Mechanism::state()

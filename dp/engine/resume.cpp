@@ -25,7 +25,7 @@ EngineState Engine::Parts::state() const {
           .steps_made = steps_made,
           .noise_multiplier = noise.initial(),
           .bounds = clipper.bounds(),
-          .loss_scale = EngineState::Scale{loss_scale.value(), loss_scale.good_steps()},
+          .loss_scale = {loss_scale.value(), loss_scale.good_steps()},
           .means_released = means_released,
           .facts = facts,
           .data = facts_of_data(),
@@ -44,7 +44,6 @@ void Engine::Parts::check_changes(const EngineState& state) const {
         "engine state: the data are not those of the checkpoint, which was written within an "
         "epoch of {} batches that is charged once: a unit could take part in it twice",
         name(state.sampler.event.sampling));
-  if (state.facts.empty()) return;
   for (const std::string& change : differences(facts, state.facts))
     check(!change.starts_with("clip bound "), "engine state: {}", change);
 }
@@ -87,8 +86,8 @@ void Engine::Parts::load_together(const TensorFile& file) {
 void Engine::Parts::load(const EngineState& state) {
   check_state(state);
   memory::LossScale scale = loss_scale;
-  if (options.loss_scaling.adjust != memory::LossScaling::Adjust::never && state.loss_scale)
-    scale.resume(state.loss_scale->value, state.loss_scale->good_steps);
+  if (options.loss_scaling.adjust != memory::LossScaling::Adjust::never)
+    scale.resume(state.loss_scale.value, state.loss_scale.good_steps);
   const SamplerState before = sampler->state();
   sampler->load_state(state.sampler);
   const double noise_before = noise.initial();
@@ -113,7 +112,6 @@ void Engine::Parts::load(const EngineState& state) {
   changes.clear();
   if (!same_data(state.data, facts_of_data()))
     changes.emplace_back("the data are not those of the checkpoint");
-  if (state.facts.empty()) return;
   for (std::string& change : differences(facts, state.facts)) changes.push_back(std::move(change));
 }
 

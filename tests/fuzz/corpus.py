@@ -156,9 +156,9 @@ def options():
 
 def engine_state():
     sampler = {"event": {**EVENTS[3], "noise_multiplier": 0, "sampling_rate": 1, "batches": 3, "paid": True},
-               "expected_size": 4.0, "number": 2, "pass": 0, "place": 2, "population": 12, "secure": True}
-    state = {"bounds": [1.0], "good_steps": 0, "ledger": "LEDGER", "loss_scale": 1.0, "noise_multiplier": 1.0,
-             "run": "RUN", "sampler": sampler, "steps_made": 2}
+               "epoch": 1, "expected_size": 4.0, "number": 2, "pass": 0, "place": 2, "population": 12, "secure": True}
+    state = {"bounds": [1.0], "data": [], "facts": [], "good_steps": 0, "ledger": "LEDGER", "loss_scale": 1.0,
+             "means_released": 0, "noise_multiplier": 1.0, "run": "RUN", "sampler": sampler, "steps_made": 2}
     yield json.dumps(state).encode()
     yield json.dumps({**state, "sampler": {**sampler, "number": 1, "place": 1}, "steps_made": 1}).encode()
 

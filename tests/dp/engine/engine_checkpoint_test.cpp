@@ -246,6 +246,21 @@ TEST_CASE("a state of another engine, and a file that is no checkpoint, change n
   CHECK(run.engine.steps_made() == 1);
 }
 
+TEST_CASE("a state that lacks a member is refused") {
+  Run run;
+  run.engine.step(run.t.loss());
+  run.save();
+  const TensorFile file = load_safetensors(run.file);
+  for (const std::string name :
+       {"facts", "data", "means_released", "loss_scale", "good_steps", "epoch"}) {
+    TensorFile without = file;
+    std::string& text = without.metadata.at("sotto.engine");
+    text.replace(text.find('"' + name + '"') + 1, name.size(), "x");
+    save_safetensors(run.file, without);
+    CHECK(throws([&] { run.load(run.engine); }, "engine state: no " + name));
+  }
+}
+
 TEST_CASE("a checkpoint of another model changes nothing") {
   Run run;
   nn::MovingAverage average(run.t.model, 0.7);
