@@ -31,7 +31,7 @@ struct NoisePlan {
 
 // The grid on which the plan's sums, of `elements` elements in all and this sensitivity, are
 // released, and the standard deviation of Z. The change by one record, rounding included, is within
-// 1 + rounding_share of sensitivity times C's. Throws std::invalid_argument when there is no such
+// a factor 1 + 2^-20 of sensitivity times C's. Throws std::invalid_argument when there is no such
 // grid, and for a plan that CorrelatedMechanism would refuse.
 NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t elements);
 
