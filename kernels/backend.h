@@ -193,8 +193,8 @@ class Backend {
   // y[o,i] += sum_n round(w[n] sum_t b[n,t,o] a[n,t,i]) without writing the samples' products to
   // memory: each is rounded as in add_rounded, as one term for every product_chain positions
   // (gemm_blocking.h), and samples with w[n] == 0 are not read. b [n, t, o] and a [n, t, i] of one
-  // type, adjacent along the last axis; w [n] f64; y [o, i] f64; w and y row-major. Returns false,
-  // and does nothing, if the backend has no such kernel.
+  // type, adjacent along the last axis; w [n] f64; y [o, i] f64; w and y row-major. Returns false
+  // without any effect if the backend has no such kernel.
   virtual bool add_rounded_products(View /*b*/, View /*a*/, View /*w*/, double /*spacing*/,
                                     View /*y*/) {
     return false;
@@ -223,8 +223,8 @@ class Backend {
   // dw = the sum over samples + beta dw.
   virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
   // Adds weight gradients to dw, f64 and row-major: one sum for each range of samples between two
-  // consecutive `ends`, rounded to a multiple of `spacing` (add_rounded). Returns false, and does
-  // nothing, if this is no faster than one conv_weight per range.
+  // consecutive `ends`, rounded to a multiple of `spacing` (add_rounded). Returns false without any
+  // effect if this is no faster than one conv_weight per range.
   virtual bool conv_weight_rounded(View /*dy*/, View /*x*/, const Window& /*window*/,
                                    std::span<const std::int64_t> /*ends*/, double /*spacing*/,
                                    View /*dw*/) {
@@ -239,7 +239,7 @@ class Backend {
   virtual void conv_weight_norms(View dy, View x, const Window& window, View y) = 0;
   // The squared norms only, y [n] f64, by Gram products of pixels: |dw[n]|^2 = sum_{s,t} <dy[n,s],
   // dy[n,t]> sum_k <x[n,s+k], x[n,t+k]> over positions s, t and taps k. Recomputed in f64 as in
-  // gram_dot. Returns false, and does nothing, if the backend has no such kernel for the window;
+  // gram_dot. Returns false without any effect if the backend has no such kernel for the window;
   // the caller then uses products of patches (unfold, gram_dot).
   virtual bool conv_gram_norms(View /*dy*/, View /*x*/, const Window& /*window*/, View /*y*/) {
     return false;

@@ -30,7 +30,7 @@ class DiracCanaries {
   // number of elements of trainable parameters, population >= 1 and the magnitude is positive and
   // finite.
   DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options);
-  // The same with coins of the caller's, such as SecretRandom::insecure_seeded() in tests.
+  // With the caller's coins, such as SecretRandom::insecure_seeded() in tests.
   DiracCanaries(const std::vector<Parameter*>& parameters, const CanaryOptions& options,
                 SecretRandom coins);
 

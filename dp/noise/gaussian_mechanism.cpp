@@ -15,7 +15,7 @@
 
 namespace sotto {
 
-// The generator, and what the next release uses of the last one.
+// The generator, and the parts of the last release that the next one reuses.
 struct GaussianMechanism::State {
   SecretRandom random;
   NoiseGrid grid = {};

@@ -24,8 +24,7 @@ class GaussianMechanism final : public Mechanism {
   // gives no privacy: the ledger's epsilon is then infinite.
   explicit GaussianMechanism(double noise_multiplier,
                              GaussianNoise noise = GaussianNoise::discretized);
-  // The same with a generator of the caller's; with a seeded one the ledger is marked as not
-  // private.
+  // With the caller's generator; a seeded one marks the ledger as not private.
   GaussianMechanism(double noise_multiplier, SecretRandom random,
                     GaussianNoise noise = GaussianNoise::discretized);
   ~GaussianMechanism() override;

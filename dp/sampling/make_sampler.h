@@ -29,7 +29,7 @@ struct SamplerOptions {
 // Throws std::invalid_argument for arguments that the sampler refuses, for a batch that must be an
 // integer and is not, and for an option that the sampling does not have.
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options);
-// The same with a generator of the caller's, such as SecretRandom::insecure_seeded() in tests.
+// With the caller's generator, such as SecretRandom::insecure_seeded() in tests.
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options,
                                       SecretRandom random);
 

@@ -66,7 +66,7 @@ void scaled_rows(View x, View w, View y) {
 }
 
 // y = x w with one weight per row, as when per-sample gradients are scaled by clip factors. For
-// short rows, starting a row in map() costs more than the row. Returns false, and does nothing, for
+// short rows, starting a row in map() costs more than the row. Returns false without any effect for
 // any other operation.
 bool scale_rows(int op, View x, View w, View y) {
   if (op != binary_index<functors::Mul> || x.rank < 2 || !x.contiguous() || !y.contiguous())

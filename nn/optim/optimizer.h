@@ -67,14 +67,14 @@ class Optimizer {
   // Divides the state and all further steps among the ranks of a distributed run: each keeps and
   // updates the elements that it owns, and step() takes their gradients, [elements] for each
   // parameter. The engine calls it (EngineOptions::ranks). Steps of a rule that needs whole
-  // parameters (Lamb) are then collective. Throws std::invalid_argument, and changes nothing, for
-  // an optimizer that was divided among other ranks.
+  // parameters (Lamb) are then collective. Throws std::invalid_argument, before any change, for an
+  // optimizer that was divided among other ranks.
   void divide(std::shared_ptr<const Shards> shards);
 
   // The state for a training checkpoint: "conv1.weight.steps" (i64 of rank 0) and a tensor for each
   // buffer, "conv1.weight.momentum". Options and rates are not part of it. `names` must name every
   // parameter of the optimizer; the tensors are copies. Divided among ranks: collective; rank 0
-  // gets the whole state, the others an empty one.
+  // gets the whole state, every other rank an empty one.
   std::map<std::string, Tensor> state(const NamedParameters& names) const;
   // Restores a state. Throws std::invalid_argument with the entry's name, before any change, when
   // an entry is missing, unexpected, or of another shape or dtype. Local: with ranks, each takes

@@ -70,7 +70,7 @@ void RankSink::place(Parameter& parameter, std::size_t bytes) {
     buckets_.back().device = device;
   }
   Bucket& bucket = buckets_.back();
-  if (!places_.try_emplace(&parameter, Place{buckets_.size() - 1, bucket.parameters.size()}).second)
+  if (!slots_.try_emplace(&parameter, Slot{buckets_.size() - 1, bucket.parameters.size()}).second)
     return;
   bucket.parameters.push_back(&parameter);
   bucket.offsets.push_back(bucket.elements);
@@ -84,26 +84,26 @@ void RankSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
 }
 
 bool RankSink::has(const Parameter& parameter) const {
-  const auto found = places_.find(&parameter);
-  return found != places_.end() && found->second.added;
+  const auto found = slots_.find(&parameter);
+  return found != slots_.end() && found->second.added;
 }
 
 void RankSink::add(Parameter& parameter, const Tensor& gradient) {
-  const auto found = places_.find(&parameter);
-  check(found != places_.end(), "RankSink: a gradient of a parameter {} that it was not made with",
+  const auto found = slots_.find(&parameter);
+  check(found != slots_.end(), "RankSink: a gradient of a parameter {} that it was not made with",
         parameter.value.shape());
-  Place& place = found->second;
-  check(!place.added, "RankSink: a second gradient of a parameter {}: a sink serves one backward",
+  Slot& slot = found->second;
+  check(!slot.added, "RankSink: a second gradient of a parameter {}: a sink serves one backward",
         parameter.value.shape());
-  Bucket& bucket = buckets_[place.bucket];
+  Bucket& bucket = buckets_[slot.bucket];
   const Tensor& room = bucket.room(ranks_.size());
-  const std::int64_t offset = bucket.offsets[place.index];
+  const std::int64_t offset = bucket.offsets[slot.index];
   const Tensor part = room.slice(0, offset, offset + parameter.value.numel());
   copy_into(to_dtype(gradient.to(bucket.device), bucket.dtype),
             *part.view_as(parameter.value.shape()));
-  const std::int64_t count = bucket.offsets.back() + static_cast<std::int64_t>(place.index);
+  const std::int64_t count = bucket.offsets.back() + static_cast<std::int64_t>(slot.index);
   copy_into(full({1}, 1, bucket.dtype, bucket.device), room.slice(0, count, count + 1));
-  place.added = true;
+  slot.added = true;
   --bucket.missing;
   begin_full_buckets(false);
 }

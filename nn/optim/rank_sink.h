@@ -61,7 +61,7 @@ class RankSink final : public GradSink {
     Tensor values{}, received{};  // ranks x shard elements
     Pending pending{};
   };
-  struct Place {
+  struct Slot {
     std::size_t bucket, index;
     bool added = false;
   };
@@ -72,14 +72,14 @@ class RankSink final : public GradSink {
   Ranks& ranks_;
   std::vector<Bucket> buckets_;
   std::size_t begun_ = 0, added_ = 0;  // buckets
-  std::unordered_map<const Parameter*, Place> places_;
+  std::unordered_map<const Parameter*, Slot> slots_;
 };
 
 // Overwrites the parameters' values with those of rank 0, and connects the ranks' GPUs. All ranks
 // call it.
 void broadcast_values(Ranks& ranks, const std::vector<Parameter*>& parameters);
-// Returns rank 0's tensors, on the CPU, on every rank; what others pass is ignored. All ranks call
-// it.
+// Returns rank 0's tensors, on the CPU, on every rank; every other rank's argument is ignored. All
+// ranks call it.
 std::map<std::string, Tensor> broadcast_tensors(Ranks& ranks,
                                                 const std::map<std::string, Tensor>& tensors);
 

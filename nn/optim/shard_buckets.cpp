@@ -235,8 +235,8 @@ void each_value(const Shards& shards, std::span<Parameter* const> parameters, in
 
 }  // namespace
 
-// The values of a parameter that travels alone arrive where they belong. Others are copied as
-// bytes: not all values of one message need have one type.
+// The values of a parameter with its own bucket are received in place. In a shared bucket values
+// are copied as bytes, because their types may differ.
 void ValuesFromOwners::Bucket::begin(const Shards& shards) {
   const int ranks = shards.ranks().size(), own = shards.ranks().rank();
   const auto bytes_of_rank = [&](int rank) {

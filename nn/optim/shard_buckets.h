@@ -1,6 +1,5 @@
-// What the ranks of a distributed run send each other in a step of a divided optimizer (Shards):
-// sums to the owners of their elements, and new values from them. Both travel in buckets, while
-// other work goes on.
+// The communication of a step of a divided optimizer (Shards): sums are sent to the owners of their
+// elements, and new values come back. Both are sent in buckets, while other work goes on.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +14,7 @@
 
 namespace sotto::nn {
 
-// A parameter of so many elements travels alone. Smaller ones travel together, until they are as
-// many.
+// Bucket size in elements. A larger parameter gets its own bucket.
 inline constexpr std::int64_t bucket_elements = std::int64_t{1} << 20;
 
 // Splits parameters into buckets, in the order of each bucket's last.
@@ -26,8 +24,8 @@ std::vector<std::vector<Parameter*>> in_buckets(std::span<Parameter* const> para
 // it have left, so that all ranks send in one order. At most two buckets are under way.
 class SumsToOwners {
  public:
-  // All ranks make one from the same parameters in the same order: that in which their sums will
-  // probably be complete.
+  // Every rank passes equal parameters in one order: the order in which their sums are likely to be
+  // complete.
   SumsToOwners(std::shared_ptr<const Shards> shards, std::span<Parameter* const> parameters);
   SumsToOwners(const SumsToOwners&) = delete;
   SumsToOwners& operator=(const SumsToOwners&) = delete;

@@ -43,7 +43,7 @@ Shards::Shards(std::shared_ptr<Ranks> ranks, const std::vector<const Parameter*>
   }
 }
 
-// A parameter of few groups is not owned by the same rank as all others of that kind.
+// The rotation by the parameter's index spreads parameters of few groups over the ranks.
 ElementRange Shards::range(const Parameter& parameter, int rank) const {
   const int place = places_.at(&parameter), owners = ranks_->size();
   return part_of(parameter.value.numel(), (rank + place) % owners, owners);

@@ -41,17 +41,16 @@ class Shards {
   ElementRange range(const Parameter& parameter) const { return range(parameter, ranks_->rank()); }
   ElementRange range(const Parameter& parameter, int rank) const;
 
-  // The place of the parameter among those that are divided.
+  // The index of the parameter among the divided ones.
   int place(const Parameter& parameter) const { return places_.at(&parameter); }
-  // Returns `each` numbers for every group of group_elements of the parameter, in their order, of
-  // which each rank passes those of the elements that it owns.
+  // All-gathers `each` numbers per group of group_elements of the parameter; `own` are those of
+  // this rank's groups.
   std::vector<double> of_all_groups(const Parameter& parameter, std::span<const double> own,
                                     std::int64_t each) const;
-  // Returns the tensor, of the parameter's shape, of which each rank passes its own elements, on
-  // the CPU of rank 0; undefined on the others.
+  // Gathers the ranks' own elements into a tensor of the parameter's shape, on the CPU of rank 0;
+  // undefined on every other rank.
   Tensor whole(const Parameter& parameter, const Tensor& own) const;
-  // The reverse: returns this rank's own elements, [elements] on the CPU, of a tensor that rank 0
-  // passes.
+  // Scatters rank 0's tensor: returns this rank's own elements, [elements] on the CPU.
   Tensor part(const Parameter& parameter, const Tensor& whole, Dtype dtype) const;
 
  private:

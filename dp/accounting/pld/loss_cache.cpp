@@ -57,13 +57,13 @@ void add(LossCache& cache, TiltedSum& sum, const PldSide& side,
 
 }  // namespace
 
-struct LossCache::Kept {
+struct LossCache::Entries {
   std::map<SampledGaussian, Kind> kinds;
   std::map<SumKey, Sum> sums;
 };
 
 LossCache::LossCache(Discretization rounding)
-    : rounding_(rounding), kept_(std::make_unique<Kept>()) {}
+    : rounding_(rounding), entries_(std::make_unique<Entries>()) {}
 
 LossCache::~LossCache() = default;
 
@@ -72,28 +72,28 @@ void LossCache::truncate_tails(double log_mass) {
   const double mass = std::exp(std::max(std::floor(log_mass / step) * step, min));
   if (mass == tail_mass_truncation_) return;
   tail_mass_truncation_ = mass;
-  kept_->kinds.clear();
-  kept_->sums.clear();
+  entries_->kinds.clear();
+  entries_->sums.clear();
 }
 
 std::vector<SampledReleases> LossCache::sampled(const ReleaseCounts& counts) {
   std::vector<SampledReleases> releases;
   for (const auto& [key, count] : counts) {
-    const auto kind = kept_->kinds.try_emplace(key, key, tail_mass_truncation_).first;
+    const auto kind = entries_->kinds.try_emplace(key, key, tail_mass_truncation_).first;
     releases.push_back({&kind->second.samples, count});
   }
   return releases;
 }
 
 const DominatingPair& LossCache::pair(const SampledGaussian& kind) const {
-  return kept_->kinds.at(kind).pair;
+  return entries_->kinds.at(kind).pair;
 }
 
 const DiscretePld& LossCache::discrete(const SampledGaussian& kind, PldSide side) {
   constexpr std::size_t max_kept = 8;
   const bool matched = rounding_ == Discretization::mean_matched;
   if (matched) side.bound = Bound::upper;  // one serves both bounds
-  Kind& losses = kept_->kinds.at(kind);
+  Kind& losses = entries_->kinds.at(kind);
   const auto known = losses.discrete.find(side);
   if (known != losses.discrete.end()) return known->second;
   if (losses.discrete.size() >= max_kept) losses.discrete.clear();
@@ -119,7 +119,7 @@ const TiltedSum& LossCache::sum(const ReleaseCounts& counts, const PldSide& side
                                 std::int64_t size) {
   constexpr std::size_t max_kept = 8;
   const auto empty = [&] { return Sum{TiltedSum(tilt, side.lattice.spacing, size), {}, {}}; };
-  auto& sums = kept_->sums;
+  auto& sums = entries_->sums;
   const SumKey key{side, tilt, size};
   auto place = sums.extract(key);
   if (place.empty() && sums.size() >= max_kept) sums.clear();

@@ -49,11 +49,11 @@ class LossCache {
                        std::int64_t size);
 
  private:
-  struct Kept;
+  struct Entries;
 
   Discretization rounding_;
   double tail_mass_truncation_ = 0;
-  std::unique_ptr<Kept> kept_;
+  std::unique_ptr<Entries> entries_;
 };
 
 }  // namespace sotto

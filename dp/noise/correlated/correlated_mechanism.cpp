@@ -97,7 +97,7 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
 
 namespace {
 
-// What is known from the first release on.
+// The facts fixed by the first release.
 struct Started {
   std::vector<std::int64_t> sizes;  // of the parameters, on all ranks
   double sensitivity;               // of the clipped sums

@@ -46,8 +46,7 @@ class CorrelatedMechanism final : public Mechanism {
   // planned or cyclic_poisson, and min_separation is at least 1, for cyclic batches at least
   // strategy.bands().
   explicit CorrelatedMechanism(NoisePlan plan);
-  // The same with a generator of the caller's; with a seeded one the ledger is marked as not
-  // private.
+  // With the caller's generator; a seeded one marks the ledger as not private.
   CorrelatedMechanism(NoisePlan plan, SecretRandom random);
   ~CorrelatedMechanism() override;
 
