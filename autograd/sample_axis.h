@@ -18,8 +18,8 @@ class SampleAxis {
   // One slice for each sample along this axis.
   constexpr SampleAxis(int axis) : axis_(axis) {}
 
-  constexpr bool is_shared() const { return axis_ == -1; }
-  constexpr bool is_mixed() const { return axis_ == -2; }
+  constexpr bool is_shared() const { return axis_ == -1; }  // equal for all samples
+  constexpr bool is_mixed() const { return axis_ == -2; }   // combined from several
   // True if the value has one slice per sample.
   constexpr bool batched() const { return axis_ >= 0; }
   // The axis. Throws std::invalid_argument unless batched.

@@ -85,6 +85,7 @@ class Tape {
     Tensor values;                             // [n]; undefined: none
     std::vector<const Parameter*> parameters;  // empty: all
   };
+  // The weights of set_sample_weights(), or undefined values.
   const SampleWeights& sample_weights() const { return sample_weights_; }
 
   // The state of the tape after backward: emptied, or complete for another backward.

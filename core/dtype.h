@@ -43,6 +43,7 @@ decltype(auto) dispatch(Dtype dtype, F&& f) {
   }
 }
 
+// The Dtype of a C++ type: dtype_of<float>() is f32.
 template <class T>
 constexpr Dtype dtype_of() {
   if constexpr (std::is_same_v<T, double>)

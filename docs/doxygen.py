@@ -10,8 +10,8 @@ usage: doxygen.py ROOT FOLDER                    FOLDER/html/index.html is the f
 
 No comment is needed by constructors, destructors, assignment and comparison; by what overrides; by a const function of one
 word without arguments, such as rank() const; by an overload of a function with a comment; by a struct or enum with
-commented members, and an enum of one line; and by a member that the comment at the head of its file describes (`name`, or
-name() for a function).
+commented members, and an enum of one line; and by a member that a comment at the head of a file describes (`name`, or name()
+for a function).
 """
 import argparse
 import pathlib
@@ -198,9 +198,11 @@ def needs_comment(warning):
         return "//" not in body and not (kind == "enumeration" and "\n" not in body)
     name = re.match(r"operator(\(\)|[^\w(]+)|[~\w]+", member)[0]
     described = f"`{name}`" if kind == "variable" else f"{name}()"
+    # Comments above no declaration: at the head of a file, or of one that another one includes.
+    prose = "".join(re.findall(r"\A/\*!.*?\*/|^//[^/][^\n]*", text, re.M | re.S)).replace("\\", "")
     return not (name.strip("~") == re.sub(r"<.*", "", owner).split("::")[-1] or re.match(r"operator(=|==|<=>)", name) or
                 re.search(r"\b(override|final)\b", re.split(r"[;{]", " ".join(lines[:9]))[0]) or
-                re.match(r"[a-z0-9]+\(\) const", member) or described in " ".join(text.partition("#pragma once")[0].split()) or
+                re.match(r"[a-z0-9]+\(\) const", member) or described in prose or
                 kind == "function" and re.search(rf"//.*\n(?: *template <.*\n)?.*[ &*]{re.escape(name)}\(", text))
 
 

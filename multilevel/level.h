@@ -111,13 +111,13 @@ class Level {
   void next_batch();
   // gradient() of a step whose rows are kept, and its loss.
   Gradients gradient_keeping_rows(const std::vector<Parameter*>& by);
-  void drop_kept_rows() { kept_rows_.clear(); }
+  void drop_kept_rows() { kept_rows_.clear(); }  // frees kept_rows()
   // Adds a step's gradient, in the order of parameters(); nullopt: it overflowed. Updates after
   // steps_per_update steps.
   void add(std::optional<Gradients> gradient);
   // Roll-back: keeps parameters and optimizer as they are, and takes them back.
   void keep();
-  void restore();
+  void restore();  // the state that keep() saved
   std::int64_t steps() const { return steps_; }
   // The mean loss of the last step.
   double mean_loss() const { return mean_loss_; }

@@ -70,7 +70,7 @@ class Module {
   // All parameters, those of children included, in the order of visit(), named by their path:
   // "conv1.weight", "0.bias". A parameter that visit() shows twice has its first name.
   NamedParameters named_parameters();
-  std::vector<Parameter*> parameters();
+  std::vector<Parameter*> parameters();  // those of named_parameters()
   // A trainable parameter that a call used although visit() does not show it. Calls of the
   // outermost module record it.
   struct Unshown {
@@ -84,7 +84,7 @@ class Module {
 
   // Frozen parameters get no gradient; optimizers made afterwards leave them out.
   void freeze() { set_trainable(false); }
-  void unfreeze() { set_trainable(true); }
+  void unfreeze() { set_trainable(true); }  // undoes freeze()
   // Converts the parameters' values. Throws std::invalid_argument for a type that is not
   // floating-point.
   void to(Dtype dtype);

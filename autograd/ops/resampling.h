@@ -19,6 +19,7 @@ struct UpsampleOptions {
   bool align_corners = false;
 };
 
+// Interpolates x [n, c, spatial...] to the spatial sizes `size`.
 Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options = {});
 
 // Options of conv_transpose(). Lists have one entry per spatial axis, or a single one for all.

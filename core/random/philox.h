@@ -98,7 +98,7 @@ class PublicRandom {
   // Begins at word 0 of the sequence.
   explicit PublicRandom(std::uint64_t seed, std::uint64_t stream = 0) : key_{seed, stream} {}
 
-  std::uint64_t word() { return philox_word(key_, counter_++); }
+  std::uint64_t word() { return philox_word(key_, counter_++); }  // the next one
   // Uniform in [0, 1), with 53 bits.
   double uniform() { return unit_interval(word()); }
   // Standard normal.

@@ -58,7 +58,7 @@ class Accountant {
   // (selection_cost). Throws std::invalid_argument for a second one, or a cost below that of a
   // single run.
   void charge_selection(const SelectionCost& cost);
-  bool has_selection() const { return mean_runs_ > 1; }
+  bool has_selection() const { return mean_runs_ > 1; }  // after charge_selection()
   AccountantKind kind() const { return kind_; }
   // The neighbouring relation that epsilon and delta are for.
   NeighboringRelation relation() const { return relation_; }

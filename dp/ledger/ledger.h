@@ -136,7 +136,7 @@ class Ledger {
   std::vector<std::string> reasons() const;
   // The ids of the ledger and of this run, 128 random bits each.
   const std::string& id() const;
-  const std::string& run_id() const;
+  const std::string& run_id() const;  // of this run, as in its lines
   // True if the run was continued from a training checkpoint by resume().
   bool resumed() const;
   // The declared number of units, as far as was read; nullopt before a run declared it.

@@ -29,7 +29,7 @@ class GaussianMechanism final : public Mechanism {
                     GaussianNoise noise = GaussianNoise::discretized);
   ~GaussianMechanism() override;
 
-  double noise_multiplier() const { return noise_multiplier_; }
+  double noise_multiplier() const { return noise_multiplier_; }  // of further releases
   void set_noise_multiplier(double noise_multiplier) override;
   void prefetch() override;
   Event event(Event batch) const override;

@@ -71,7 +71,7 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 // Reductions over `axes` (all if empty); with `keepdim` reduced axes stay with size 1, else they
 // are dropped.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
-Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);  // in the type of x
 // Like sum(), with an f32 result for values in f16 or bf16.
 Tensor sum_f32(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // One id per element along `axis` (Backend::take_along, put_along_add). put_along returns a tensor

@@ -32,7 +32,7 @@ class PhaseProfiler {
   // Ends the running phase and begins another. The first call throws std::invalid_argument when a
   // device does not exist.
   void enter(const char* phase);
-  void stop();
+  void stop();  // ends the running phase
   const std::vector<Device>& devices() const { return devices_; }
   // The totals, in the order in which phases were first entered.
   const std::vector<PhaseTotal>& totals() const { return totals_; }

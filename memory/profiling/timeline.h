@@ -30,7 +30,7 @@ class Timeline final : public AllocationObserver {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  void stop();
+  void stop();  // keeps the record
   // Drops the blocks released so far: the record begins now.
   void restart();
 

@@ -4,7 +4,8 @@
 //
 // Every rule has `learning_rate`, the initial rate; validate(), which throws std::invalid_argument
 // for options out of range; and buffers(), the names of the states it keeps for each parameter. An
-// elementwise rule has plan(); any other has apply().
+// elementwise rule has plan(), the step for a block of the parameter; any other has apply(), which
+// updates the whole parameter.
 #pragma once
 
 #include <string>
@@ -25,10 +26,8 @@ struct SgdRule {
   bool nesterov = false;        // Nesterov's momentum
   bool maximize = false;        // ascends
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -45,10 +44,8 @@ struct AdamRule {
   double weight_decay = decoupled ? 0.01 : 0;  // coefficient, >= 0
   bool amsgrad = false;                        // largest v so far
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -65,10 +62,8 @@ struct RmsPropRule {
   double momentum = 0;          // >= 0
   bool centered = false;        // subtracts the squared mean
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -81,10 +76,8 @@ struct AdagradRule {
   double initial = 0;           // of the sum of squares
   double eps = 1e-10;           // keeps denominators from 0
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -97,10 +90,8 @@ struct AdamaxRule {
   double eps = 1e-8;             // keeps denominators from 0
   double weight_decay = 0;       // coefficient, >= 0
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -112,10 +103,8 @@ struct AdadeltaRule {
   double eps = 1e-6;         // keeps denominators from 0
   double weight_decay = 0;   // coefficient, >= 0
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 
@@ -130,7 +119,6 @@ struct LambRule {
   double eps = 1e-6;             // keeps denominators from 0
   double weight_decay = 0;       // coefficient, >= 0
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
   void apply(const Update& update) const;
@@ -147,10 +135,8 @@ struct DpAdamRule {
   double floor = 1e-8;           // least corrected second moment
   double weight_decay = 0;       // coefficient, >= 0
 
-  // Throws std::invalid_argument for an option out of range.
   void validate() const;
   std::vector<const char*> buffers() const;
-  // The step, for the blocks of a parameter.
   RulePlan plan(const Update& update) const;
 };
 

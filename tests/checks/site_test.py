@@ -74,10 +74,10 @@ class Site(unittest.TestCase):
     def test_what_its_name_explains_needs_no_comment(self):
         with tempfile.TemporaryDirectory() as folder:
             header = pathlib.Path(folder) / "c.h"
-            header.write_text("// Each has `name`, and step().\n#pragma once\nstruct C {\n  C();\n  int f() const;\n"
+            header.write_text(doxygen.with_doxygen_comments("// Each has `name`, and step().\n#pragma once\nstruct C {\n  C();\n  int f() const;\n"
                               "  int two_words() const;\n  void g(int);\n  void h() override;\n  int name, other;\n"
-                              "  // One of them.\n  void k(int);\n  void k(int, int);\n  void step();\n};\n")
-            warning = lambda line, what: f"{header}:{line}: warning: {what} is not documented."
+                              "  // One of them.\n  void k(int);\n  void k(int, int);\n  void step();\n};\n"))
+            warning = lambda line, what: f"{header}:{line + 1}: warning: {what} is not documented."
             member = lambda line, what, kind="function": warning(line, f"Member {what} ({kind}) of struct sotto::C")
             needed = [warning(3, "Compound sotto::C"), member(6, "two_words() const"), member(7, "g(int)"),
                       member(9, "other", "variable")]
