@@ -27,13 +27,9 @@ namespace sotto {
 // scaled by clip weights into two bf16 numbers (weighted_sum_bf16.h).
 class PerSampleGrad {
  public:
-  // Shares the factors.
   PerSampleGrad(const PerSampleGrad&);
-  // Takes over the other one's contents.
   PerSampleGrad(PerSampleGrad&&) noexcept;
-  // Shares the factors.
   PerSampleGrad& operator=(const PerSampleGrad&);
-  // Takes over the other one's contents.
   PerSampleGrad& operator=(PerSampleGrad&&) noexcept;
   ~PerSampleGrad();
 
@@ -57,9 +53,7 @@ class PerSampleGrad {
   static PerSampleGrad captured_prefix(std::shared_ptr<const PerSampleGrad> captured,
                                        std::int64_t samples);
 
-  // The number of samples, n.
   std::int64_t samples() const { return form_.samples(); }
-  // The device of the factors.
   Device device() const { return form_.device(); }
   const Shape& shape() const { return shape_; }  // of the parameter
   // The type of sums and materialized gradients: f32, or f64 where the factors are.

@@ -12,11 +12,8 @@ namespace sotto {
 // Ranks for one process; EngineOptions::ranks of a run that is one by intention.
 class OneRank final : public Ranks {
  public:
-  // 0.
   int rank() const override { return 0; }
-  // 1.
   int size() const override { return 1; }
-  // 1.
   int ranks_on_host() const override { return 1; }
   Pending exchange(std::string_view place, std::vector<Bytes> send,
                    std::vector<Room> receive) override;

@@ -19,11 +19,8 @@ class RankFailure : public std::runtime_error {
   // `rank` failed by `cause`; `ranks` has an entry for each rank.
   RankFailure(int rank, std::string cause, std::vector<Known> ranks);
 
-  // The rank that failed.
   int rank() const { return rank_; }
-  // Its host.
   const std::string& host() const { return ranks_[static_cast<std::size_t>(rank_)].host; }
-  // The reason, for people.
   const std::string& cause() const { return cause_; }
   // All ranks, as far as this one knows.
   const std::vector<Known>& ranks() const { return ranks_; }
