@@ -9,7 +9,6 @@ replace those of COMMAND from --preset on for the training without privacy. Prin
 """
 import argparse
 import json
-import math
 import pathlib
 import shlex
 import statistics
@@ -17,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 
-from pages import COLORS, svg
+from drawing import LinearAxis, LogAxis, axes, dot, legend, line, polyline, svg, text
 
 EPSILONS = (0.5, 1, 2, 4, 8)
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 60, 20, 30, 40
+# Of the picture, and the ends of its axes.
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 600, 340, 64, 570, 84, 284
 
 
 def test_results(command, seeds):
@@ -39,29 +39,20 @@ def test_results(command, seeds):
     return results
 
 
-def picture(title, points, ordinary, unit):
+def picture(data):
     """A chart as SVG: the median and the seeds at each epsilon, and a line for ordinary training."""
-    values = [value for _, seeds in points for value in seeds] + [ordinary]
-    step = next(s for s in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if max(values) - min(values) < 7 * s)
-    low, high = math.floor(min(values) / step), math.ceil(max(values) / step)
-    end = WIDTH - RIGHT
-    x = lambda epsilon: LEFT + (math.log2(epsilon) + 1) / 4 * (end - LEFT)
-    y = lambda value: TOP + (high - value / step) / (high - low) * (HEIGHT - TOP - BOTTOM)
-    parts = [f'<text x="{LEFT}" y="18">{title}</text>']
-    for tick in range(low, high + 1):
-        at = y(tick * step)
-        parts.append(f'<line x1="{LEFT}" x2="{end}" y1="{at:.1f}" y2="{at:.1f}" stroke="#dddddd"/>'
-                     f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick * step:.3g}{unit}</text>')
-    parts += [f'<text x="{x(epsilon):.1f}" y="{HEIGHT - 20}" text-anchor="middle">ε = {epsilon:g}</text>'
-              for epsilon, _ in points]
-    parts.append(f'<line x1="{LEFT}" x2="{end}" y1="{y(ordinary):.1f}" y2="{y(ordinary):.1f}" '
-                 f'stroke="{COLORS["ordinary"]}" stroke-dasharray="6 4"/><text x="{end}" y="{y(ordinary) - 5:.1f}" '
-                 f'text-anchor="end">without privacy</text>')
-    path = " ".join(f"{x(epsilon):.1f},{y(statistics.median(seeds)):.1f}" for epsilon, seeds in points)
-    parts.append(f'<polyline points="{path}" fill="none" stroke="{COLORS["private"]}" stroke-width="2"/>')
-    parts += [f'<circle cx="{x(epsilon):.1f}" cy="{y(value):.1f}" r="3" fill="{COLORS["private"]}"/>'
+    points, ordinary, unit = data["points"], data["ordinary"], data["unit"]
+    x = LogAxis([epsilon for epsilon, _ in points], LEFT, RIGHT, base=2)
+    y = LinearAxis([value for _, seeds in points for value in seeds] + [ordinary], BOTTOM, TOP)
+    measure = "test accuracy" if unit else "nats per character of the test data: less is better"
+    parts = [text(20, 26, data["title"], "t"), *axes(x, y, "privacy budget ε (log scale)", measure,
+                                                     label=lambda tick: f"{tick:.6g}{unit}")]
+    parts += legend({"private": "private: a run, and the median", "ordinary": "without privacy"}, 30, 48, 230)
+    parts.append(line("thick dash ordinary", LEFT, y.at(ordinary), RIGHT, y.at(ordinary)))
+    parts.append(polyline("thick private", [(x.at(epsilon), y.at(statistics.median(seeds))) for epsilon, seeds in points]))
+    parts += [dot("private", x.at(epsilon), y.at(value), f"ε = {epsilon:g}: {value:g}{unit}", 3)
               for epsilon, seeds in points for value in seeds]
-    return svg(WIDTH, HEIGHT, title, parts)
+    return svg(WIDTH, HEIGHT, data["title"], parts, {"drawn_by": "accuracy_over_epsilon", **data})
 
 
 def main():
@@ -87,7 +78,8 @@ def main():
               f"{statistics.median(seconds for _, seconds, _ in results):.1f} |", flush=True)
     print(f"| none | {', '.join(f'{value:.2f}' for value, *_ in plain)} | {ordinary:.2f} | "
           f"{statistics.median(seconds for _, seconds, _ in plain):.1f} |")
-    options.out.write_text(picture(options.title, points, ordinary, plain[0][2]), encoding="utf-8")
+    data = {"title": options.title, "points": points, "ordinary": ordinary, "unit": plain[0][2]}
+    options.out.write_text(picture(data), encoding="utf-8")
 
 
 if __name__ == "__main__":

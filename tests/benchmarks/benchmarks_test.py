@@ -13,6 +13,7 @@ import xml.dom.minidom
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "scripts")]
 
 import compare_peers
+import drawing
 import gpu_results
 import pages
 import products
@@ -139,7 +140,7 @@ class Scaling(unittest.TestCase):
     def test_figures_are_well_formed_and_hold_every_point(self):
         for scan in scaling.SCANS:
             cases = growing(1.2, scan.sizes)
-            drawing = xml.dom.minidom.parseString(scaling.figure(scan, cases))
+            drawing = xml.dom.minidom.parseString(scaling.figure({"name": scan.name, "network": scan.network, "cases": cases}))
             titles = [t.firstChild.data for t in drawing.getElementsByTagName("title")]
             for size in scan.sizes:
                 # One point in the plot of time and one in the plot of memory.
@@ -173,13 +174,13 @@ class Pages(unittest.TestCase):
             pages.write_between(self.page, name, "new")
 
     def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios(self):
-        axis = pages.LogAxis([3, 700], 0, 300)
+        axis = drawing.LogAxis([3, 700], 0, 300)
         self.assertEqual(axis.ticks(), [1, 10, 100, 1000])
         self.assertEqual([round(axis.at(tick), 6) for tick in axis.ticks()], [0, 100, 200, 300])
-        octaves = pages.LogAxis([16, 1024], 60, 0, base=2)
+        octaves = drawing.LogAxis([16, 1024], 60, 0, base=2)
         self.assertEqual((octaves.ticks()[0], octaves.ticks()[-1]), (16, 1024))
         self.assertEqual([round(octaves.at(size), 6) for size in (16, 128, 1024)], [60, 30, 0])
-        self.assertEqual(pages.LogAxis([10, 10], 0, 1).ticks(), [10, 100])
+        self.assertEqual(drawing.LogAxis([10, 10], 0, 1).ticks(), [10, 100])
 
 
 class Tables(unittest.TestCase):
@@ -189,7 +190,8 @@ class Tables(unittest.TestCase):
         ceilings = {"threads": 2, "unit": "AVX2", "fma_gflops": 100.0, "triad_gbytes": 10.0}
         rows = compare_peers.table(ceilings, [case]).splitlines()
         self.assertEqual(rows[-2], "| mnist | 64 | 1.000 | 0.50 | 2.000 | 3.000 | - | - | 1.50 | 1.25 | - | - | - |")
-        xml.dom.minidom.parseString(compare_peers.plot([case]))
+        xml.dom.minidom.parseString(compare_peers.plot({"title": "Steps", "about": "2 threads", "sides": list(compare_peers.SHOWN),
+                                                    "labels": True, "cases": [case]}))
 
     def test_products_have_the_median_of_their_rounds(self):
         lines = [{"what": "gemm", "gflops": g, "fraction": f} for g, f in ((90, 0.7), (120, 0.9), (100, 0.79))]

@@ -22,7 +22,8 @@ import pathlib
 import statistics
 import sys
 
-from pages import COLORS, LogAxis, add_measuring, cell, json_lines, legend, svg, write_between
+from drawing import LogAxis, dot, legend, line, svg, text
+from pages import add_measuring, cell, json_lines, write_between
 
 # Makes the allocator of glibc keep freed memory.
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
@@ -115,22 +116,40 @@ def table(ceilings, cases):
     return "\n".join(lines)
 
 
-def plot(cases):
-    """Times of all sides on a logarithmic axis, a row for each case, as SVG."""
-    left, width, row = 110, 560, 18
-    axis = LogAxis([t for case in cases for t in (*case["ms"].values(), case["floor_ms"])], left, left + width)
-    height = row * len(cases) + 60
-    out = legend(COLORS, left)
+SHOWN = {"ordinary": "sotto, ordinary", "private": "sotto, private", "torch": "PyTorch, ordinary", "opacus": "Opacus, private",
+         "floor": "floor"}
+FLOOR = "floor: what an ordinary step would take if each kernel reached the machine's ceiling of operations or bytes"
+NETWORKS = {"logreg": "logistic regression", "ffnn": "two linear layers", "mnist": "MNIST network", "cifar10": "CIFAR-10 network",
+            "embed": "embedding network", "lstm": "LSTM network"}
+
+
+def plot(data):
+    """Times of all sides on a logarithmic axis, a row for each case, as SVG; no dot hides another side's."""
+    cases, names = data["cases"], {side: words for side, words in SHOWN.items() if side in data["sides"]}
+    left, width, top, apart = 196, 560, 104 if "floor" in names else 88, 13 if data["labels"] else 8
+    row = (apart + 2) * len(names)
+    bottom = top + row * len(cases)
+    axis = LogAxis([ms for case in cases for side, ms in case["ms"].items() if side in names], left, left + width)
+    out = [text(20, 26, data["title"], "t"), text(20, 46, data["about"], "s"), *legend(names, 30, top - 18, 144)]
+    if "floor" in names:
+        out.append(text(20, 64, FLOOR, "s"))
     for tick in axis.ticks():
-        x = axis.at(tick)
-        out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="24" y2="{height - 30}" stroke="#dddddd"/>'
-                   f'<text x="{x:.1f}" y="{height - 14}" text-anchor="middle">{tick:g} ms</text>')
+        out += [line("grid", axis.at(tick), top, axis.at(tick), bottom), text(axis.at(tick), bottom + 18, f"{tick:g}", "s m")]
     for k, case in enumerate(cases):
-        y = 36 + row * k
-        out.append(f'<text x="4" y="{y + 4}">{case["model"]} {case["batch"]}</text>')
-        for side, ms in {**case["ms"], "floor": case["floor_ms"]}.items():
-            out.append(f'<circle cx="{axis.at(ms):.1f}" cy="{y}" r="4" fill="{COLORS[side]}"><title>{side}: {ms:.3f} ms</title></circle>')
-    return svg(left + width + 20, height, "Milliseconds of a training step", out)
+        y = top + row * k
+        out += [line("grid", 20, y, left + width, y), text(20, y + row / 2 + 4, f'{NETWORKS[case["model"]]}, {case["batch"]}')]
+        for n, side in ((n, side) for n, side in enumerate(names) if side in case["ms"]):
+            at, height = axis.at(case["ms"][side]), y + row / 2 + apart * (n - (len(names) - 1) / 2)
+            out.append(dot(side, at, height, f'{names[side]}: {case["ms"][side]:g} ms'))
+            if data["labels"]:
+                out.append(text(at + 8, height + 4, f'{case["ms"][side]:.3g}' if case["ms"][side] < 1000 else f'{case["ms"][side]:,.0f}', "s o"))
+    out.append(text(left + width / 2, bottom + 38, "milliseconds of a step (log scale); beside each network the batch", "s m"))
+    return svg(left + width + 60, bottom + 54, data["title"], out, {"drawn_by": "compare_peers", **data})
+
+
+def processor():
+    names = (line.partition(": ")[2].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name"))
+    return next(names, "a CPU")
 
 
 def main():
@@ -142,7 +161,9 @@ def main():
         args.json.write_text("".join(json.dumps(line) + "\n" for line in [ceilings, *cases]))
     if args.document:
         drawn = args.document.with_name("training_steps.svg")
-        drawn.write_text(plot(cases))
+        shown = [{**case, "ms": {**case["ms"], "floor": case["floor_ms"]}} for case in cases]
+        drawn.write_text(plot({"title": "Milliseconds of a training step", "about": f"{args.threads} threads of {processor()}",
+                               "sides": list(SHOWN), "labels": False, "cases": shown}))
         write_between(args.document, "steps", f"{text}\n\n![Milliseconds of a training step]({drawn.name})")
 
 

@@ -1,13 +1,9 @@
-"""Shared by the scripts that measure: running a benchmark, drawing as SVG, writing into a page."""
+"""Shared by the scripts that measure: running a benchmark, writing into a page."""
 import json
-import math
 import os
 import pathlib
 import subprocess
 import sys
-
-COLORS = {"ordinary": "#1f77b4", "private": "#d62728", "torch": "#7f7f7f", "opacus": "#bcbd22", "floor": "#2ca02c"}
-
 
 def add_measuring(parser, threads):
     """The options of every script that measures."""
@@ -28,32 +24,6 @@ def json_lines(command, threads, **environment):
 
 def cell(value, digits=2):
     return "-" if value is None else f"{value:.{digits}f}"
-
-
-class LogAxis:
-    """Places values between two powers of the base on a line from `start` to `end`."""
-
-    def __init__(self, values, start, end, base=10):
-        self.start, self.end, self.base = start, end, base
-        self.low = math.floor(math.log(min(values), base) + 1e-9)
-        self.high = max(self.low + 1, math.ceil(math.log(max(values), base) - 1e-9))
-
-    def at(self, value):
-        return self.start + (math.log(value, self.base) - self.low) / (self.high - self.low) * (self.end - self.start)
-
-    def ticks(self):
-        return [float(self.base) ** power for power in range(self.low, self.high + 1)]
-
-
-def svg(width, height, title, parts):
-    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-                      f'font-size="11"><title>{title}</title><rect width="100%" height="100%" fill="#ffffff"/>',
-                      *parts, "</svg>", ""])
-
-
-def legend(sides, x, step=100):
-    return [f'<circle cx="{x + step * k}" cy="12" r="4" fill="{COLORS[side]}"/><text x="{x + 8 + step * k}" y="16">{side}</text>'
-            for k, side in enumerate(sides)]
 
 
 def write_between(path, name, text):

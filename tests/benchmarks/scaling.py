@@ -19,7 +19,8 @@ import pathlib
 import statistics
 import sys
 
-from pages import COLORS, LogAxis, add_measuring, cell, json_lines, legend, svg, write_between
+from drawing import LogAxis, axes, dot, legend, line, svg, text
+from pages import add_measuring, cell, json_lines, write_between
 
 # `case` maps a size to the model and the batch.
 Scan = collections.namedtuple("Scan", "name network sizes case")
@@ -107,53 +108,45 @@ def table(results):
     return "\n".join(lines)
 
 
-LEFT, WIDTH, TOP, HEIGHT = 56, 280, 44, 240
-
-
-def grid(x, y, sizes, unit):
-    out = []
-    for size in sizes:
-        out.append(f'<line x1="{x.at(size):.1f}" x2="{x.at(size):.1f}" y1="{y.end}" y2="{y.start}" stroke="#dddddd"/>'
-                   f'<text x="{x.at(size):.1f}" y="{y.start + 16}" text-anchor="middle">{size}</text>')
-    for tick in y.ticks():
-        out.append(f'<line x1="{x.start}" x2="{x.end}" y1="{y.at(tick):.1f}" y2="{y.at(tick):.1f}" stroke="#dddddd"/>'
-                   f'<text x="{x.start - 4}" y="{y.at(tick) + 4:.1f}" text-anchor="end">{tick:g} {unit}</text>')
-    return out
+LEFT, WIDTH, TOP, HEIGHT = 64, 300, 108, 240
 
 
 def curve(x, y, cases, side, measure, scale):
     """The measured points, and the fitted line dashed."""
-    out = [f'<circle cx="{x.at(case["size"]):.1f}" cy="{y.at(case[side][measure] / scale):.1f}" r="3.5" fill="{COLORS[side]}">'
-           f'<title>{side}, {case["size"]}: {case[side][measure] / scale:.4g}</title></circle>' for case in cases]
+    out = [dot(side, x.at(case["size"]), y.at(case[side][measure] / scale), f'{side}, {case["size"]}: {case[side][measure] / scale:.4g}', 3.5)
+           for case in cases]
     slope, factor = exponent(cases, side, measure)
-    ends = [case["size"] for case in (upper_half(cases)[0], cases[-1])]
-    (x1, y1), (x2, y2) = ((x.at(size), y.at(factor * size ** slope / scale)) for size in ends)
-    return out + [f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{COLORS[side]}" stroke-dasharray="5 3"/>']
+    (x1, y1), (x2, y2) = ((x.at(size), y.at(factor * size ** slope / scale)) for size in
+                          (case["size"] for case in (upper_half(cases)[0], cases[-1])))
+    return out + [line(f"l dash {side}", x1, y1, x2, y2)]
 
 
-def panel(scan, cases, measure, left):
+def panel(name, cases, measure, left):
     title, unit, scale = MEASURES[measure]
-    x = LogAxis(scan.sizes, left, left + WIDTH, base=2)
+    sizes = [case["size"] for case in cases]
+    x = LogAxis(sizes, left, left + WIDTH, base=2)
     y = LogAxis([case[side][measure] / scale for case in cases for side in SIDES.values()], TOP + HEIGHT, TOP)
-    slopes = ", ".join(f"{side} {scan.name}^{exponent(cases, side, measure)[0]:.2f}" for side in SIDES.values())
-    out = [f'<text x="{left}" y="{TOP - 8}">{title}: {slopes}</text>', *grid(x, y, scan.sizes, unit)]
+    slopes = ", ".join(f"{side} {name}^{exponent(cases, side, measure)[0]:.2f}" for side in SIDES.values())
+    out = [text(left - 44, TOP - 34, f"{title}: {slopes}"), *axes(x, y, f"{name} (log scale)", f"{unit} (log scale)", sizes)]
     for side in SIDES.values():
         out += curve(x, y, cases, side, measure, scale)
     return out
 
 
-def figure(scan, cases):
-    parts = legend(SIDES.values(), LEFT)
-    for k, name in enumerate(MEASURES):
-        parts += panel(scan, cases, name, LEFT + k * (LEFT + WIDTH + 24))
-    return svg(2 * (LEFT + WIDTH + 24), TOP + HEIGHT + 28, f"Training steps against {scan.name}: {scan.network}", parts)
+def figure(data):
+    name, cases = data["name"], data["cases"]
+    title = f"Training steps against {name}: {data['network']}"
+    parts = [text(20, 26, title, "t"), *legend({"ordinary": "ordinary", "private": "private; dashed: the fitted power"}, 30, 48, 110)]
+    for k, measure in enumerate(MEASURES):
+        parts += panel(name, cases, measure, LEFT + k * (LEFT + WIDTH + 24))
+    return svg(2 * (LEFT + WIDTH + 24), TOP + HEIGHT + 56, title, parts, {"drawn_by": "scaling", **data})
 
 
 def write(document, results):
     images = []
     for scan, cases in results:
         drawn = document.with_name(f"scaling_{scan.name}.svg")
-        drawn.write_text(figure(scan, cases))
+        drawn.write_text(figure({"name": scan.name, "network": scan.network, "cases": cases}))
         images.append(f"![Time and memory against {scan.name}]({drawn.name})")
     write_between(document, "scaling", "\n\n".join([table(results), *images]))
 
