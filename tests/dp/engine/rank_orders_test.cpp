@@ -130,7 +130,7 @@ std::vector<Control> control_of_step(int size) {
 
 TEST_CASE(
     "control is the packed units of each other rank, and bytes that the batch does not change") {
-  constexpr std::size_t part = 24, counts = 8, permission = 9;
+  constexpr std::size_t part = 24, counts = 16, permission = 9;
   for (const std::size_t ranks : {std::size_t{2}, std::size_t{3}, std::size_t{7}}) {
     CAPTURE(ranks);
     const std::size_t others = ranks - 1;
