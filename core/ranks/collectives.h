@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -26,8 +27,8 @@ class OnEveryRank {
   OnEveryRank(const OnEveryRank&) = default;
 };
 
-// Runs `f` on rank 0. If it throws, every rank throws: std::invalid_argument and SystemFailure as
-// such, any other error as std::runtime_error.
+// Runs `f` on rank 0, and returns on every rank when it has ended. If it throws, every rank throws:
+// std::invalid_argument and SystemFailure as such, any other error as std::runtime_error.
 void on_rank_0(Ranks& ranks, std::string_view place, const std::function<void()>& f);
 
 // Runs `f`, which is local, on every rank. If it throws on some, every rank throws the error of the
@@ -57,15 +58,20 @@ T broadcast(Ranks& ranks, std::string_view place, const F& f) {
   return unpack<T>(broadcast_bytes(ranks, place, [&] { return pack(f()); }));
 }
 
-// Returns, on rank k, values[k] of the vector that `f` returns on rank 0.
+// Runs `decide` on rank 0, and then scatters the values that `values` returns there, one for each
+// rank. Returns that of this rank, and nullopt on rank 0, which knows what it decided. On one rank
+// `values` is not called.
 template <class F, class T = typename std::invoke_result_t<const F&>::value_type>
-T scatter(Ranks& ranks, std::string_view place, const F& f) {
-  if (ranks.size() == 1) return std::move(f()[0]);
-  return unpack<T>(scatter_bytes(ranks, place, [&] {
+std::optional<T> scatter(Ranks& ranks, std::string_view place, const std::function<void()>& decide,
+                         const F& values) {
+  if (ranks.size() == 1) return decide(), std::nullopt;
+  const auto bytes = scatter_bytes(ranks, place, [&] {
+    decide();
     std::vector<std::vector<std::byte>> blocks;
-    for (const T& value : f()) blocks.push_back(pack(value));
+    for (const T& value : values()) blocks.push_back(pack(value));
     return blocks;
-  }));
+  });
+  return ranks.rank() == 0 ? std::nullopt : std::optional(unpack<T>(bytes));
 }
 
 // Returns the ranks' values, in their order, on rank 0; none on the others.

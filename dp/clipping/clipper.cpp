@@ -338,34 +338,41 @@ bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losse
 
 ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
-  check(!shared_, "Clipper: a batch that is divided among ranks ends as a whole one");
+  check_division(draw);
+  check_size(draw);
+  const auto shards = shared_ ? shared_->shards : nullptr;
+  Gradients sums = shards ? sums_of_ranks() : accumulator_.take_sums();
+  state_ = State::finished;
+  std::vector<double> all = shards ? counts_on_rank_0(shards->ranks(), counts()) : counts();
+  const auto finite = options_.count_finite ? std::optional(all.back()) : std::nullopt;
+  all.resize(groups_.size());
+  return ClippedSum(std::unique_ptr<ClippedSum::Content>(new ClippedSum::Content{
+      std::move(sums), sensitivity(), std::move(all), finite, std::move(draw), shards}));
+}
+
+// Checks that the units that were clipped are those of the draw.
+void Clipper::check_division(const SampledBatch& draw) {
+  if (shared_) {
+    check_clipped("begun", std::ssize(blocks_->units()));
+    return shared_->parts.check_division(draw.digest());
+  }
   check_clipped("drawn", draw.size());
   check(blocks_ || draw.size() == 0 || draw.size() == draw.population(),
         "Clipper: finish() without begin(draw): {} of {} units may be others than were clipped",
         draw.size(), draw.population());
   check(!blocks_ || blocks_->consist_of(draw.units()),
         "Clipper: begin() was given other units than were drawn");
-  check_size(draw);
-  Gradients sums = accumulator_.take_sums();
-  state_ = State::finished;
-  return clipped_sum(std::move(draw), std::move(sums), counts(), nullptr);
 }
 
-ClippedSum Clipper::finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards) {
-  start_batch();
-  check(blocks_.has_value(), "Clipper: a part of a batch without begin()");
-  check_clipped("begun", std::ssize(blocks_->units()));
-  if (!shared_) begin_sharing(shards);
-  shared_->parts.check_division(draw.digest());
-  check_size(draw);
+// The sums of this rank's elements over all ranks.
+Gradients Clipper::sums_of_ranks() {
   accumulator_.send_to(&shared_->sums);
   const std::vector<Parameter*> order = accumulator_.settle_all();
   state_ = State::finished;
-  std::vector<double> total_counts = counts_on_rank_0(shards->ranks(), counts());
   Gradients sums = shared_->sums.totals(order);
   accumulator_.send_to(nullptr);
   shared_ = nullptr;
-  return clipped_sum(std::move(draw), std::move(sums), std::move(total_counts), std::move(shards));
+  return sums;
 }
 
 void Clipper::check_clipped(const char* what, std::int64_t units) const {
@@ -385,15 +392,6 @@ std::vector<double> Clipper::counts() const {
   std::vector<double> counts = accumulator_.unclipped();
   if (options_.count_finite) counts.push_back(accumulator_.finite());
   return counts;
-}
-
-ClippedSum Clipper::clipped_sum(SampledBatch draw, Gradients sums, std::vector<double> counts,
-                                std::shared_ptr<const nn::Shards> shards) const {
-  const auto finite = options_.count_finite ? std::optional(counts.back()) : std::nullopt;
-  counts.resize(groups_.size());
-  return ClippedSum(std::unique_ptr<ClippedSum::Content>(
-      new ClippedSum::Content{std::move(sums), sensitivity(), std::move(counts), finite,
-                              std::move(draw), std::move(shards)}));
 }
 
 }  // namespace sotto

@@ -56,10 +56,11 @@ class Clipper {
   void begin(SumBlocks blocks);
   // Begins a batch of the draw's units, in any order, each of which is rounded alone.
   void begin(const SampledBatch& draw);
-  // The sums of the next batch, whose blocks are divided among ranks, leave for their owners while
-  // it is clipped: each as soon as this rank adds nothing more to it. Without it, and on a GPU,
-  // they all leave in finish(). Collective, as is the begin() that follows. Throws
-  // std::invalid_argument in the middle of a batch.
+  // Divides the units of the next batch among ranks (null: one rank): each rank calls begin() with
+  // the blocks of its own units, and finish() with the whole draw. On the CPU each sum is sent to
+  // its owner rank as soon as this rank adds nothing more to it; on a GPU finish() sends all.
+  // Collective, as is the begin() that follows. Throws std::invalid_argument in the middle of a
+  // batch.
   void share(std::shared_ptr<const nn::Shards> shards);
   // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
   // afterwards. Weights that the loss gave to the tape's samples (Tape::set_sample_weights)
@@ -69,20 +70,17 @@ class Clipper {
   // loss depends on a trainable parameter that is in no group. After an out-of-memory error
   // (OutOfMemory, std::bad_alloc) the physical batch counts as not added, unless broken().
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
-  // Adds `units` units that have no rows: each has a gradient of zero, and adds 0 to the counts of
-  // units within bounds and of finite ones, where others add 1/2 or -1/2.
+  // Adds `units` units that have no rows. Their gradient is zero; they count 0 in the centered
+  // counts of units within bounds and of finite ones (others +-1/2).
   void add_zeros(std::int64_t units);
   // Returns the sum of everything added since the last finish(). `draw` is the sampled batch that
   // the units came from. Throws std::invalid_argument if the number of units added differs from
   // that of the draw or exceeds the maximum batch, if begin() was given other units, or if it was
-  // not called for a draw that lacks a unit.
+  // not called for a draw that lacks a unit. If ranks share the batch, finish() is collective: it
+  // returns the sums over all ranks of the elements that this rank owns, with the counts on rank 0
+  // alone, and throws on every rank if a drawn unit was clipped by several ranks or by none, or if
+  // the ranks' bounds differ.
   ClippedSum finish(SampledBatch draw);
-  // The same for a batch whose units are divided among ranks. Collective: each rank calls begin()
-  // with the blocks of its own units, and finish() with the whole draw. The result holds the sums
-  // over all ranks of the elements that this rank owns; their counts are on rank 0 alone. Throws
-  // std::invalid_argument on every rank if a drawn unit was clipped by several ranks or by none, or
-  // if the ranks' bounds differ.
-  ClippedSum finish(SampledBatch draw, std::shared_ptr<const nn::Shards> shards);
   // Drops everything added since the last finish(). Call it after an exception in mid-batch. Sums
   // that have left (share()) stay valid if the same units are added again, and no others can be.
   void discard();
@@ -132,9 +130,9 @@ class Clipper {
 
   void check_between_batches(const char* what) const;
   void check_clipped(const char* what, std::int64_t units) const;
+  void check_division(const SampledBatch& draw);
   void check_size(const SampledBatch& draw) const;
-  ClippedSum clipped_sum(SampledBatch draw, Gradients sums, std::vector<double> counts,
-                         std::shared_ptr<const nn::Shards> shards) const;
+  Gradients sums_of_ranks();
   std::vector<double> counts() const;
   void begin_sharing(const std::shared_ptr<const nn::Shards>& shards);
   void start_batch();

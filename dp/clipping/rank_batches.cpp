@@ -73,8 +73,9 @@ void PartsOfBatch::check_division(const UnitDigest& drawn) {
 }
 
 SharedBatch::SharedBatch(const Clipper& clipper, std::vector<std::int64_t> own_units,
-                         const std::shared_ptr<const nn::Shards>& shards)
-    : units(std::move(own_units)),
+                         std::shared_ptr<const nn::Shards> owners)
+    : shards(std::move(owners)),
+      units(std::move(own_units)),
       parts(clipper, units, shards->ranks()),
       sums(shards, settling_order(clipper.groups(), *shards)) {}
 

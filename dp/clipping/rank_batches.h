@@ -40,8 +40,9 @@ class PartsOfBatch {
 // afterwards, the batch is computed once more: its sums are the same, to the bit.
 struct SharedBatch {
   SharedBatch(const Clipper& clipper, std::vector<std::int64_t> units,
-              const std::shared_ptr<const nn::Shards>& shards);
+              std::shared_ptr<const nn::Shards> owners);
 
+  std::shared_ptr<const nn::Shards> shards;
   std::vector<std::int64_t> units;  // of this rank
   PartsOfBatch parts;
   nn::SumsToOwners sums;

@@ -1,17 +1,17 @@
-// An engine's part of a run on several ranks: what rank 0 decides in each step and tells the
-// others, and the division of the parameters.
+// The agreement of the ranks that train together: rank 0 decides each step, and every element of
+// the parameters has one owner. One process is a run of one rank, for which nothing is sent.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
-#include "core/ranks/ranks.h"
+#include "core/ranks/collectives.h"
 #include "dp/engine/unit_owners.h"
 #include "dp/sampling/told_sampler.h"
 #include "nn/optim/optimizer.h"
@@ -30,35 +30,35 @@ struct StepOrder {
   std::vector<double> bounds = {};
 };
 
-// The progress of the run.
-struct RunProgress {
-  std::int64_t steps_made = 0;
-  double first_noise = 0;
-  bool may_step = false;  // within the target epsilon
-};
-
 using MechanismState = std::map<std::string, Tensor>;
 
-class SharedRun {
+class Agreement {
  public:
-  // Divides the optimizer's state, and connects the ranks' GPUs. Collective.
-  SharedRun(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer);
+  // Divides the optimizer's state among several ranks, and connects their GPUs. Collective.
+  Agreement(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer);
 
   Ranks& ranks() const { return *ranks_; }
+  bool alone() const { return ranks_->size() == 1; }
   bool leads() const { return ranks_->rank() == 0; }
+  // The owners of the elements; null for one rank, which owns all.
   const std::shared_ptr<const nn::Shards>& shards() const { return shards_; }
-
   // The sampler for this rank: on rank 0 the given one.
   std::unique_ptr<Sampler> sampler_for(std::unique_ptr<Sampler> sampler) const;
-  // Returns the next step's order and batch, on every rank but 0 with the units that it computes.
-  // Collective: `decide` runs on rank 0, and `sampler`, one of sampler_for(), draws there. Throws
-  // on every rank what they throw. `place` names the call for people.
-  std::pair<StepOrder, SampledBatch> draw(std::string_view place, Sampler& sampler,
-                                          const UnitOwners& owners,
-                                          const std::function<StepOrder()>& decide);
-  // The state of a mechanism (Mechanism::state) for a checkpoint: whole on rank 0, empty on the
-  // others, from each rank's own; and the reverse, each rank's own from rank 0's. The parameters
-  // are those of the sums. Collective.
+
+  // What happens on rank 0 before a draw, and on the other ranks when they get the order.
+  struct Draw {
+    std::string_view place;  // for people
+    std::function<StepOrder()> decide;
+    std::function<void(const StepOrder&)> follow = [](const StepOrder&) {};
+  };
+  // Returns the batch, with all its units on rank 0 and on another rank its own. Collective:
+  // `sampler`, one of sampler_for(), draws on rank 0. An error of `decide` or the draw is thrown on
+  // every rank; one of `follow` ends the run.
+  SampledBatch draw(const Draw& draw, Sampler& sampler, const UnitOwners& owners) const;
+
+  // The state of a mechanism (Mechanism::state) for a checkpoint: whole on rank 0, from each rank's
+  // own; and the reverse, each rank's own from rank 0's. The parameters are those of the sums.
+  // Collective.
   MechanismState whole(MechanismState own, const std::vector<const Parameter*>& parameters) const;
   MechanismState own(const MechanismState& whole,
                      const std::vector<const Parameter*>& parameters) const;
@@ -66,10 +66,11 @@ class SharedRun {
   // or none. Local.
   static void check_whole(const MechanismState& whole,
                           const std::vector<const Parameter*>& parameters);
-  // Returns, or throws, what `progress` does on rank 0. Collective.
-  RunProgress tell(const std::function<RunProgress()>& progress) const;
 
  private:
+  MechanismState own_of_several(const MechanismState& whole,
+                                const std::vector<const Parameter*>& parameters) const;
+
   std::shared_ptr<Ranks> ranks_;
   std::shared_ptr<const nn::Shards> shards_;
 };

@@ -178,7 +178,7 @@ class Engine {
   const memory::Plan* memory_plan() const;
 
  private:
-  struct Parts;
+  class Parts;
   std::unique_ptr<Parts> parts_;
 };
 

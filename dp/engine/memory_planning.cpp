@@ -185,7 +185,7 @@ void MemoryPlanning::agree(Ranks& ranks) {
   }
 }
 
-void MemoryPlanning::choose(const Run& run, Ranks* ranks) {
+void MemoryPlanning::choose(const Run& run, Ranks& ranks) {
   const memory::Policy& policy = parts_.options.memory;
   const std::int64_t batches = policy.accumulation.value_or(1);
   std::int64_t max_unit = 1;
@@ -209,7 +209,7 @@ void MemoryPlanning::choose(const Run& run, Ranks* ranks) {
       .update = memory::update_bytes(parts_.optimizer) + sum_bytes(parts_.clipper),
       .limit = memory::limit_within(policy.limit, memory::device_of(parts_.optimizer))};
   plan_ = memory::choose_strategy(strategies(requirement), requirement);
-  if (ranks != nullptr) agree(*ranks);
+  agree(ranks);
   set_rows(parts_, plan_->fit().rows);
 }
 

@@ -35,10 +35,10 @@ class MemoryPlanning {
   explicit MemoryPlanning(const PlannedParts& parts);
 
   // Chooses the strategy with the least recomputation that keeps the limit, and applies it. Throws
-  // std::invalid_argument if none does. Several ranks (null: one) choose together: all take the
-  // fewest rows that fit one of them, and std::invalid_argument is thrown if their strategies
-  // differ, which would round gradients in different ways.
-  void choose(const Run& run, Ranks* ranks);
+  // std::invalid_argument if none does. Collective: all ranks take the fewest rows that fit one of
+  // them. Throws std::invalid_argument if their strategies differ, which would round gradients in
+  // different ways.
+  void choose(const Run& run, Ranks& ranks);
   // The type in which operations compute.
   Dtype precision() const { return precision_; }
   // The chosen strategy; nullopt before choose().

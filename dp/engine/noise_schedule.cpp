@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ranks/collectives.h"
+#include "core/ranks/one_rank.h"
 #include "dp/accounting/adaptive_accountant.h"
 #include "dp/accounting/calibration.h"
 #include "dp/accounting/selection_cost.h"
@@ -80,7 +82,10 @@ bool counts_finite(const EngineOptions& options) {
 
 NoiseSchedule::NoiseSchedule(const EngineOptions& options, const Sampler& sampler,
                              const Ledger& ledger)
-    : options_(options), sampler_(sampler), initial_(initial_noise(options, sampler, ledger)) {}
+    : options_(options),
+      sampler_(sampler),
+      initial_(broadcast(*ranks_or_one(options.ranks), "Engine: noise multiplier",
+                         [&] { return initial_noise(options, sampler, ledger); })) {}
 
 double NoiseSchedule::noise_at(std::int64_t step) const {
   if (!options_.noise_schedule) return initial_;

@@ -15,7 +15,8 @@ class NoiseSchedule {
  public:
   // Starts from the options' noise multiplier, or from the one calibrated for the part of their
   // target epsilon that the ledger's releases and the planned means leave. Throws
-  // std::invalid_argument if they leave none. The options and the sampler must outlive this object.
+  // std::invalid_argument if they leave none. The options, with their ranks, and the sampler must
+  // outlive this object. Collective.
   NoiseSchedule(const EngineOptions& options, const Sampler& sampler, const Ledger& ledger);
 
   double initial() const { return initial_; }

@@ -98,9 +98,8 @@ void compare(const RankRun& rank_0, const RankRun& other, std::size_t rank,
 }
 
 // The facts that all ranks must have in common.
-std::vector<Fact> facts_of_run(nn::Module& model, const nn::Optimizer& optimizer,
-                               std::int64_t population, const Dataset* data,
-                               const EngineOptions& options, const Ledger& ledger) {
+std::vector<Fact> facts_of_run(const RunParts& run) {
+  const auto& [model, optimizer, population, data, options, ledger] = run;
   const Device device = memory::device_of(optimizer);
   std::vector<Fact> facts{{"library's version", library_version},
                           {"ledger's run", ledger.run_id()},
@@ -142,20 +141,21 @@ std::vector<std::string> rank_problems(const nn::Optimizer& optimizer, const Eng
 
 }  // namespace
 
-void check_agreement(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
-                     const Dataset* data, const EngineOptions& options, const Ledger& ledger,
-                     std::vector<std::string> problems) {
+void check_agreement(const RunParts& run, std::vector<std::string> problems) {
+  const auto& [model, optimizer, population, data, options, ledger] = run;
+  Ranks& ranks = *options.ranks;
+  if (ranks.size() == 1) return check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
   const std::vector<std::string> more = rank_problems(optimizer, options, ledger);
   problems.insert(problems.end(), more.begin(), more.end());
   RankRun own{{}, std::move(problems), {}};
   try {
-    own.facts = facts_of_run(model, optimizer, population, data, options, ledger);
+    own.facts = facts_of_run(run);
     own.owned = owned_units(population, options);
   } catch (const std::exception& error) {
     own.problems.emplace_back(error.what());  // of a function of the user's
   }
-  const auto all = gather(*options.ranks, "Engine: options", own);
-  on_rank_0(*options.ranks, "Engine: agreement", [&] {
+  const auto all = gather(ranks, "Engine: options", own);
+  on_rank_0(ranks, "Engine: agreement", [&, &population = population, &options = options] {
     std::vector<std::string> found = own.problems;
     std::vector<std::vector<std::byte>> owned{own.owned};
     for (std::size_t rank = 1; rank < all.size(); ++rank) {

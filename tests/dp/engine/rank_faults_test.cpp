@@ -227,9 +227,10 @@ std::vector<std::string> clip_errors(
                        const auto [first, end] = blocks(ranks->rank());
                        const SumBlocks own(draw.units().subspan(first, end - first), {},
                                            {.units = 1});
+                       clipper.share(shards);
                        clipper.begin(own);
                        clipper.add_zeros(std::ssize(own.units()));
-                       clipper.finish(std::move(draw), shards);
+                       clipper.finish(std::move(draw));
                      })
       .texts;
 }
