@@ -32,10 +32,10 @@ void Update::adapt(const NoisyGradient& released) {
   }
 }
 
-memory::LossScale Update::resumed(const std::optional<EngineState::Scale>& scale) const {
+memory::LossScale Update::resumed(const EngineState::Scale& scale) const {
   memory::LossScale resumed = loss_scale_;
-  if (options_.loss_scaling.adjust != memory::LossScaling::Adjust::never && scale)
-    resumed.resume(scale->value, scale->good_steps);
+  if (options_.loss_scaling.adjust != memory::LossScaling::Adjust::never)
+    resumed.resume(scale.value, scale.good_steps);
   return resumed;
 }
 

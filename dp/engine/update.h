@@ -29,7 +29,7 @@ class Update {
   // Adapts the clip bounds and the loss scale to the released counts.
   void adapt(const NoisyGradient& released);
   // The loss scale that continues from a state. Throws std::invalid_argument if there is none.
-  memory::LossScale resumed(const std::optional<EngineState::Scale>& scale) const;
+  memory::LossScale resumed(const EngineState::Scale& scale) const;
   void set_loss_scale(const memory::LossScale& scale);
 
  private:
