@@ -1,11 +1,14 @@
 #include "dp/engine/run_facts.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <type_traits>
 
 #include "core/io/xxh64.h"
 #include "core/join.h"
 #include "dp/clipping/clip_rule.h"
+#include "dp/engine/option_list.h"
 #include "dp/engine/validation.h"
 
 namespace sotto {
@@ -16,8 +19,8 @@ std::string text(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "unset";
 }
 
-// The schedule's factors at step 0 and at every power of two: a sample of them, since rank 0 tells
-// the others the bounds and the noise of each step.
+// The schedule's factors at step 0 and at every power of two: a sample of them, since rank 0's
+// bounds and noise hold for each step.
 std::string text(const std::optional<nn::Schedule>& schedule, std::int64_t steps) {
   std::string factors = schedule ? "" : "unset";
   for (std::int64_t step = 0; schedule && step <= steps; step = std::max(step + 1, 2 * step))
@@ -45,72 +48,105 @@ std::string data_text(const Dataset& data, const EngineOptions& options) {
   return options.owner_of_unit ? "of owned units" : fmt::format("{:016x}", data.hash());
 }
 
-void add_privacy(std::vector<Fact>& facts, const EngineOptions& options) {
-  facts.emplace_back("noise_multiplier", text(options.noise_multiplier));
-  facts.emplace_back("target_epsilon", text(options.target_epsilon));
-  facts.emplace_back("delta", fmt::format("{}", options.delta));
-  facts.emplace_back("steps", fmt::format("{}", options.steps));
-  facts.emplace_back("accountant", std::string(name(options.accountant)));
-  for (const PlannedMeans& means : options.planned_means)
-    facts.emplace_back("planned_means", fmt::format("{} {} {}", means.noise_multiplier,
-                                                    means.sampling_rate, means.times));
-  facts.emplace_back("noise", fmt::format("{}", static_cast<int>(options.noise)));
-  facts.emplace_back("noise_schedule", text(options.noise_schedule, options.steps));
-  if (const auto& strategy = options.noise_strategy) {
-    std::string variances = fmt::format("{} steps, {} bands", strategy->steps(), strategy->bands());
-    for (std::int64_t step = 0; step < strategy->steps(); step = std::max(step + 1, 2 * step))
-      variances += fmt::format(" {}", strategy->noise_variance(step));
-    facts.emplace_back("noise_strategy", variances);
+// Collects the facts of the options that all ranks have in common.
+class OptionFacts {
+ public:
+  OptionFacts(nn::Module& model, const EngineOptions& options) : model_(model), options_(options) {}
+
+  template <class T>
+  void operator()(const char* name, const T& option, EqualOnRanks) {
+    add(name, option);
   }
-  facts.emplace_back("unit", options.unit);
+  template <class T>
+  void operator()(const char*, const T&, OwnOfRank) {}
+  std::vector<Fact> take() && { return std::move(facts_); }
+
+ private:
+  void put(const char* name, std::string value) { facts_.emplace_back(name, std::move(value)); }
+
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void add(const char* name, Number value) { put(name, fmt::format("{}", value)); }
+  void add(const char* name, const std::string& value) { put(name, value); }
+  void add(const char* name, const std::optional<double>& value) { put(name, text(value)); }
+  void add(const char* name, AccountantKind kind) { put(name, std::string(sotto::name(kind))); }
+  void add(const char* name, Sampling sampling) { put(name, sotto::name(sampling)); }
+  void add(const char* name, GaussianNoise noise) { add(name, static_cast<int>(noise)); }
+  void add(const char* name, const std::optional<ClipPasses>& passes) {
+    put(name, passes ? fmt::format("{}", static_cast<int>(*passes)) : "unset");
+  }
+  void add(const char* name, const std::optional<nn::Schedule>& schedule) {
+    put(name, text(schedule, options_.steps));
+  }
+  void add(const char* name, const std::vector<PlannedMeans>& planned) {
+    for (const PlannedMeans& means : planned)
+      put(name, fmt::format("{} {} {}", means.noise_multiplier, means.sampling_rate, means.times));
+  }
+  void add(const char* name, const std::optional<StrategyMatrix>& strategy);
+  void add(const char* name, const memory::Policy& policy);
+  // Clip bounds: clip_bound is that of the only group if there are no others.
+  void add(const char* name, const std::vector<ClipGroup>& groups);
+  void add(const char* name, const ClipOptions& clipping);
+  void add(const char* name, const std::optional<AdaptiveClipping>& adaptive);
+  void add(const char* name, const memory::LossScaling& scaling);
+  // The functions cannot be compared: data_facts() compares the rows, and check_agreement() the
+  // owners.
+  void add(const char*, const std::function<std::vector<std::int64_t>(std::int64_t)>&) {}
+  void add(const char* name, const std::function<std::int64_t(std::int64_t)>& owner) {
+    put(name, owner ? "set" : "unset");
+  }
+
+  nn::Module& model_;
+  const EngineOptions& options_;
+  std::vector<Fact> facts_;
+};
+
+void OptionFacts::add(const char* name, const std::optional<StrategyMatrix>& strategy) {
+  if (!strategy) return;
+  std::string variances = fmt::format("{} steps, {} bands", strategy->steps(), strategy->bands());
+  for (std::int64_t step = 0; step < strategy->steps(); step = std::max(step + 1, 2 * step))
+    variances += fmt::format(" {}", strategy->noise_variance(step));
+  put(name, std::move(variances));
 }
 
-void add_batches(std::vector<Fact>& facts, std::int64_t population, const EngineOptions& options) {
-  facts.emplace_back("population", fmt::format("{}", population));
-  facts.emplace_back("sampling", name(options.sampling));
-  facts.emplace_back("logical_batch", fmt::format("{}", options.logical_batch));
-  facts.emplace_back("max_batch_size", fmt::format("{}", options.max_batch_size));
-  facts.emplace_back("groups_in_cycle", fmt::format("{}", options.groups_in_cycle));
-  facts.emplace_back("physical_batch", fmt::format("{}", options.memory.rows()));
-  facts.emplace_back("accumulation", fmt::format("{}", options.memory.accumulation.value_or(0)));
-  facts.emplace_back("checkpoint", memory::checkpoint_text(options.memory.checkpoint));
-  facts.emplace_back("memory limit", fmt::format("{}", options.memory.limit));
-  facts.emplace_back("precision", memory::precision_text(options.memory.precision));
-  facts.emplace_back("owner_of_unit", options.owner_of_unit ? "set" : "unset");
-  facts.emplace_back("mean_of_rows", fmt::format("{}", options.mean_of_rows));
-  facts.emplace_back("seed", fmt::format("{}", options.seed));
+void OptionFacts::add(const char* name, const memory::Policy& policy) {
+  add("physical_batch", policy.rows());
+  add("accumulation", policy.accumulation.value_or(0));
+  put("checkpoint", memory::checkpoint_text(policy.checkpoint));
+  put(fmt::format("{} limit", name).c_str(), fmt::format("{}", policy.limit));
+  put("precision", memory::precision_text(policy.precision));
 }
 
-void add_clipping(std::vector<Fact>& facts, nn::Module& model, const EngineOptions& options) {
+void OptionFacts::add(const char*, const std::vector<ClipGroup>&) {
   std::map<const Parameter*, std::string> names;
-  for (const auto& [parameter_name, parameter] : model.named_parameters())
+  for (const auto& [parameter_name, parameter] : model_.named_parameters())
     names[parameter] += " " + parameter_name;
-  for (const ClipGroup& group : clip_groups(model, options)) {
+  for (const ClipGroup& group : clip_groups(model_, options_)) {
     std::string members;
     for (const Parameter* member : group.parameters) members += names[member];
-    facts.emplace_back("clip bound", fmt::format("{} for{}", group.bound, members));
+    put("clip bound", fmt::format("{} for{}", group.bound, members));
   }
-  const ClipOptions& clipping = options.clipping;
-  facts.emplace_back("clipping rule",
-                     fmt::format("{} gamma {}", name(clipping.rule.kind), clipping.rule.gamma));
-  facts.emplace_back("norm_method", fmt::format("{}", static_cast<int>(clipping.norm_method)));
-  facts.emplace_back("per_sample_grad_budget",
-                     clipping.per_sample_grad_budget
-                         ? fmt::format("{}", *clipping.per_sample_grad_budget)
-                         : "unset");
-  facts.emplace_back(
-      "passes", options.passes ? fmt::format("{}", static_cast<int>(*options.passes)) : "unset");
-  if (const auto& adaptive = options.adaptive_clipping)
-    facts.emplace_back("adaptive_clipping",
-                       fmt::format("{} {} {} {} {}", adaptive->quantile, adaptive->learning_rate,
-                                   text(adaptive->unclipped_count_stddev), adaptive->min_bound,
-                                   adaptive->max_bound));
-  facts.emplace_back("bound_schedule", text(options.bound_schedule, options.steps));
-  const memory::LossScaling& scaling = options.loss_scaling;
-  facts.emplace_back(
-      "loss_scaling",
-      fmt::format("{} {} {} {} {} {}", static_cast<int>(scaling.adjust), text(scaling.first),
-                  scaling.min, scaling.max, scaling.growth_interval, scaling.tolerated));
+}
+
+void OptionFacts::add(const char* name, const ClipOptions& clipping) {
+  put(fmt::format("{} rule", name).c_str(),
+      fmt::format("{} gamma {}", sotto::name(clipping.rule.kind), clipping.rule.gamma));
+  add("norm_method", static_cast<int>(clipping.norm_method));
+  put("per_sample_grad_budget", clipping.per_sample_grad_budget
+                                    ? fmt::format("{}", *clipping.per_sample_grad_budget)
+                                    : "unset");
+}
+
+void OptionFacts::add(const char* name, const std::optional<AdaptiveClipping>& adaptive) {
+  if (!adaptive) return;
+  put(name, fmt::format("{} {} {} {} {}", adaptive->quantile, adaptive->learning_rate,
+                        text(adaptive->unclipped_count_stddev), adaptive->min_bound,
+                        adaptive->max_bound));
+}
+
+void OptionFacts::add(const char* name, const memory::LossScaling& scaling) {
+  put(name, fmt::format("{} {} {} {} {} {}", static_cast<int>(scaling.adjust), text(scaling.first),
+                        scaling.min, scaling.max, scaling.growth_interval, scaling.tolerated));
 }
 
 // The values of each name, which groups of parameters repeat.
@@ -138,11 +174,11 @@ std::string hash_text(std::span<const std::byte> bytes) {
 
 std::vector<Fact> option_facts(nn::Module& model, std::int64_t population,
                                const EngineOptions& options) {
-  std::vector<Fact> facts;
-  add_privacy(facts, options);
-  add_batches(facts, population, options);
-  add_clipping(facts, model, options);
-  return facts;
+  OptionFacts facts(model, options);
+  visit_options(options, std::ref(facts));
+  std::vector<Fact> all = std::move(facts).take();
+  all.emplace_back("population", fmt::format("{}", population));
+  return all;
 }
 
 std::vector<Fact> optimizer_facts(const nn::Optimizer& optimizer) {
