@@ -83,39 +83,44 @@ std::string relation_words(NeighboringRelation relation) {
              : "replace one: one unit has its data or another's, and the number of units is public";
 }
 
-std::vector<std::string> not_covered(const EngineOptions& options) {
-  std::vector<std::string> lines = {
-      "The choice of settings, when it was made by looking at results on this data",
+std::vector<std::string> not_covered() {
+  return {
+      "The choice of settings, if you made it by looking at results on this data",
       "Exact numbers: sums of gradients and losses before noise, norms, factors and losses of "
       "units, fractions clipped, and how many units were drawn, and which",
       "The number of units: it is public, as is the seed of initial weights, dropout and "
       "augmentation",
-      "Time, memory and other things that can be observed while the program runs, and whoever can "
-      "read its memory",
+      "Time, memory and other things that can be observed while the program runs",
       "What the loss computes from the batch outside of the tape, and whether it throws",
-      "Rounding that others decide: samples of several lengths that are not padded to a public "
-      "one, and sums of libraries on GPUs (docs/appendix/proofs-rounding.md, \"Known to be "
-      "missing\")",
-      "Whoever can tell ChaCha20 from random words, or edits the state in a checkpoint",
+  };
+}
+
+std::vector<std::string> assumed(const EngineOptions& options) {
+  std::vector<std::string> lines = {
+      "Nobody reads the program's memory, or edits the state in a checkpoint",
+      "Nobody can tell the generator of the noise, ChaCha20, from random words",
+      "Samples of several lengths are padded to a public one, and libraries on GPUs add up a row "
+      "in the same order wherever it stands",
   };
   if (options.noise == GaussianNoise::floating_point)
-    lines.emplace_back("The last digits of noise that is drawn in floating point");
+    lines.emplace_back("The last digits of noise that is drawn in floating point tell nothing");
   return lines;
 }
 
 std::string order_words(const History& history) {
   if (history.adaptive)
-    return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
-           "that of a Renyi odometer, for any such choice and any end";
+    return "adaptive: settings may have been chosen by looking at earlier releases. Epsilon, a "
+           "Renyi odometer's, holds for every such choice, and for every end";
   if (history.whole_plan)
-    return "planned: epsilon is that of all that was planned, as which part of it was released "
-           "could have been chosen by looking";
+    return "planned: you may have chosen by looking at releases which part of the plan to run. So "
+           "epsilon is that of the whole plan";
   if (history.within_plans)
-    return "planned: settings and numbers of steps at most were in the ledger before the first "
-           "release; should the end have been chosen by looking at releases, epsilon is that of "
-           "all that was planned";
-  return "planned: releases of one kind; epsilon holds where their number was not chosen by "
-         "looking at them, as no largest number was in the ledger before the first";
+    return "planned: settings and the largest number of steps were in the ledger before the first "
+           "release. If you chose the last step by looking at results, quote the epsilon of all "
+           "that was planned";
+  return "planned: all releases are of one kind. Their largest number was not in the ledger before "
+         "the first, so epsilon holds only if you did not choose the last step by looking at "
+         "results";
 }
 
 std::string composition_words(const History& history,
@@ -150,10 +155,11 @@ PrivacyStatement privacy_statement(const StatementSources& from) {
           .covered = {"The weights after every step, their moving average, and the optimizer's "
                       "state",
                       "Whatever is computed from these and from other data, predictions included"},
-          .not_covered = not_covered(from.options),
+          .not_covered = not_covered(),
           .notes = {},
           .composition = composition_words(from.budget.history(), from.ledger.selection_of_run()),
-          .epsilon_planned = from.budget.epsilon_planned()};
+          .epsilon_planned = from.budget.epsilon_planned(),
+          .assumed = assumed(from.options)};
 }
 
 std::string to_text(const PrivacyStatement& s) {
@@ -172,7 +178,7 @@ std::string to_text(const PrivacyStatement& s) {
     text += fmt::format("epsilon of all that was planned: {}\n", rounded_up(*s.epsilon_planned));
   text += fmt::format("releases accounted for: {}\n", s.releases);
   return text + list("covered", s.covered) + list("not covered", s.not_covered) +
-         list("notes", s.notes);
+         list("assumed", s.assumed) + list("notes", s.notes);
 }
 
 namespace {
@@ -193,6 +199,7 @@ void visit_lists(Statement& s, const Visit& visit) {
   visit("not_private", s.not_private);
   visit("covered", s.covered);
   visit("not_covered", s.not_covered);
+  visit("assumed", s.assumed);
   visit("notes", s.notes);
 }
 

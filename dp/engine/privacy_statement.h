@@ -29,7 +29,7 @@ struct PrivacyStatement {
   std::string accountant;                // the name of the accountant
   std::vector<std::string> not_private;  // reasons for which there is no guarantee
   std::vector<std::string> covered;      // what may be published
-  std::vector<std::string> not_covered;  // "the choice of settings, when ..."
+  std::vector<std::string> not_covered;  // what may still tell about the data
   std::vector<std::string> notes;        // further facts for readers
   // "planned: ..." or "adaptive: ...": whether all settings were fixed before the first release,
   // and for which choices epsilon holds.
@@ -37,6 +37,7 @@ struct PrivacyStatement {
   // The epsilon of the whole plan, which holds even if the end of training was chosen by looking at
   // releases; nullopt if the releases were not planned.
   std::optional<double> epsilon_planned = {};
+  std::vector<std::string> assumed = {};  // what the proof takes for granted
 };
 
 // The parts of an engine that a statement describes, as they are now.

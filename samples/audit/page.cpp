@@ -10,17 +10,13 @@
 
 #include "dp/numerics/directed_rounding.h"
 #include "samples/report/charts.h"
-#include "samples/report/report_style.h"
+#include "samples/report/page.h"
 
 namespace sotto::audit {
 
 namespace {
 
 constexpr std::size_t bars = 60;
-
-std::string section(const char* heading, const std::string& body) {
-  return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
-}
 
 // Formats epsilon: a claim, which is an upper bound, is rounded up; an attack's lower bound down.
 std::string shown_epsilon(double epsilon, bool claimed) {
@@ -70,7 +66,7 @@ std::string comparison(const AuditFindings& found) {
   std::string html = "<table>\n<tr><th></th><th class=\"n\">ε</th><th></th></tr>\n";
   for (const auto& [name, epsilon, claimed] : rows) {
     html += fmt::format(
-        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"meter\" style=\"width:60%\">"
+        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"meter\" style=\"width:45%\">"
         "<div style=\"width:{:.1f}%\"></div></td></tr>\n",
         name, shown_epsilon(epsilon, claimed), std::isfinite(epsilon) ? 100 * epsilon / max : 100);
   }
@@ -91,7 +87,8 @@ std::string histogram(const AuditFindings& found, bool included) {
                        .counts = std::vector<std::int64_t>(bars, 0),
                        .bound = found.one_run.lowest_in,
                        .bound_name = "guessed in from here",
-                       .x_name = "score"};
+                       .x_name = "score",
+                       .y_name = "number of canaries"};
   const double first = chart.edges.front(), width = chart.edges[1] - first;
   for (std::size_t k = 0; k < found.scores.size(); ++k) {
     if (found.included[k] != included) continue;
@@ -102,9 +99,7 @@ std::string histogram(const AuditFindings& found, bool included) {
                      included ? "in" : "out", histogram_chart(chart));
 }
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-Settings settings(const Options& o, const AuditFindings& found) {
+NamedTexts settings(const Options& o, const AuditFindings& found) {
   return {{"Data", samples::files_of(o.data) ? "from files" : "drawn by the program"},
           {"Canaries", grouped(o.canaries)},
           {"Canaries on", o.on.empty() ? "all parameters" : o.on},
@@ -117,13 +112,6 @@ Settings settings(const Options& o, const AuditFindings& found) {
           {"Seed", fmt::to_string(o.seed)}};
 }
 
-std::string settings_list(const Options& options, const AuditFindings& found) {
-  std::string html = "<dl class=\"settings\">\n";
-  for (const auto& [name, value] : settings(options, found))
-    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
-  return html + "</dl>\n";
-}
-
 std::string meaning(const AuditFindings& found) {
   return section(
       "Meaning of the bounds",
@@ -132,17 +120,18 @@ std::string meaning(const AuditFindings& found) {
                   "below it proves nothing more: a better attack may exist, and the claim rests on "
                   "its proof. The first bound holds whatever the program does; the others need "
                   "scores of canaries that do not depend on one another, and the last is an "
-                  "estimate where batches are sampled.</p>\n"
-                  "<p>The scores and which canaries were in are not private, nor is this page. The "
-                  "model was trained with canaries: do not publish it.</p>\n",
+                  "estimate where batches are sampled.</p>\n",
                   escape(found.one_run.in_words()), escape(found.trade_off.in_words())));
 }
 
-std::string banner(const AuditFindings& found) {
-  if (!found.contradicted() && !found.doubtful()) return "";
-  return fmt::format(
-      "<div class=\"banner\" role=\"alert\"><strong>The claim is {}.</strong> {}</div>\n",
-      found.contradicted() ? "contradicted" : "in doubt", escape(verdict(found)));
+std::string banners(const AuditFindings& found) {
+  const std::string secret = secret_banner(
+      "It holds the scores of canaries and which of them were in. The model was "
+      "trained with canaries: do not publish it.");
+  if (!found.contradicted() && !found.doubtful()) return secret;
+  return banner(found.contradicted() ? "The claim is contradicted." : "The claim is in doubt.",
+                escape(verdict(found))) +
+         secret;
 }
 
 nlohmann::json errors_json(const TestErrors& errors) {
@@ -172,16 +161,15 @@ std::string verdict(const AuditFindings& found) {
 }
 
 std::string to_html(const Options& options, const AuditFindings& found) {
-  return fmt::format(
-             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-             "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>Privacy audit</title>\n"
-             "<style>\n{}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>Privacy audit</h1>\n"
-             "</header>\n",
-             report_style) +
-         banner(found) + cards(found) + section("Lower bounds and the claim", comparison(found)) +
-         section("Scores", histogram(found, true) + histogram(found, false)) + meaning(found) +
-         section("Settings", settings_list(options, found)) + "</main>\n</body>\n</html>\n";
+  return sotto::to_html(Page{
+      .title = "Privacy audit",
+      .body =
+          banners(found) + cards(found) + section("Lower bounds and the claim", comparison(found)) +
+          section("Scores", "<div class=\"charts\">\n" + histogram(found, true) +
+                                histogram(found, false) + "</div>\n") +
+          meaning(found) + section("Settings", definitions("settings", settings(options, found))),
+      .style = "",
+      .origin = provenance(options.device)});
 }
 
 nlohmann::json to_json(const Options& options, const AuditFindings& found) {

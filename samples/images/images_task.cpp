@@ -39,7 +39,7 @@ std::string ImagesTask::description() const {
 }
 
 std::string ImagesTask::title() const {
-  return fmt::format("Pictures of {} classes", classes_.size());
+  return fmt::format("A model of pictures in {} classes", classes_.size());
 }
 
 Settings ImagesTask::defaults() const {

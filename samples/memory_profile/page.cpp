@@ -9,7 +9,7 @@
 #include "core/devices.h"
 #include "samples/report/band_chart.h"
 #include "samples/report/charts.h"
-#include "samples/report/report_style.h"
+#include "samples/report/page.h"
 
 namespace sotto::memory_profile {
 
@@ -18,10 +18,6 @@ namespace {
 constexpr double min_share = 0.004;  // of the peak, from which an owner has its own band
 constexpr double mebi = 1024.0 * 1024.0;
 constexpr std::size_t max_rows = 25;  // rows of a table
-
-std::string section(const char* heading, const std::string& body) {
-  return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
-}
 
 std::string card(const char* name, std::uint64_t bytes, const std::string& below) {
   return fmt::format(
@@ -82,10 +78,10 @@ std::vector<Band> bands_of(const StepProfile& found) {
 
 std::string chart(const StepProfile& found) {
   BandChart chart{.name = "Bytes in use over the step",
-                  .x_name = "ms",
+                  .x_name = "milliseconds",
                   .x = {},
                   .bands = bands_of(found),
-                  .label = [](double size) { return number(size) + " MiB"; }};
+                  .label = [](double size) { return short_number(size) + " MiB"; }};
   constexpr double milliseconds = 1000;
   for (const double seconds : found.curve.seconds) chart.x.push_back(milliseconds * seconds);
   return band_chart(chart);
@@ -97,7 +93,8 @@ using Row = std::pair<std::string, std::size_t>;
 std::string shares(const char* heading, const std::vector<Row>& rows, std::size_t peak,
                    const std::vector<int>& colours = {}) {
   std::string html = fmt::format(
-      "<table>\n<tr><th>{}</th><th class=\"n\">At the peak</th><th class=\"n\">Share</th><th></th>"
+      "<div class=\"scroll\">\n<table>\n<tr><th>{}</th><th class=\"n\">At the peak</th><th "
+      "class=\"n\">Share</th><th></th>"
       "</tr>\n",
       heading);
   const auto add = [&](const std::string& name, std::size_t bytes, const std::string& key) {
@@ -120,7 +117,7 @@ std::string shares(const char* heading, const std::vector<Row>& rows, std::size_
     add(rows[k].first, rows[k].second, key);
   }
   if (rest > 0) add(fmt::format("{} more", rows.size() - max_rows), rest, "");
-  return html + "</table>\n";
+  return html + "</table>\n</div>\n";
 }
 
 std::vector<Row> rows_of(const std::vector<memory::Timeline::Share>& shares, const char* nobody) {
@@ -160,7 +157,8 @@ std::string composition(const StepProfile& found) {
 
 std::string phases(const StepProfile& found) {
   std::string html =
-      "<table>\n<tr><th>Phase</th><th class=\"n\">Peak</th><th class=\"n\">Above the start</th>"
+      "<div class=\"scroll\">\n<table>\n<tr><th>Phase</th><th class=\"n\">Peak</th><th "
+      "class=\"n\">Above the start</th>"
       "<th class=\"n\">Allocated</th><th class=\"n\">Blocks</th></tr>\n";
   for (const memory::Timeline::Phase& phase : found.phases) {
     html += fmt::format(
@@ -170,34 +168,25 @@ std::string phases(const StepProfile& found) {
         memory_size(phase.peak - std::min(phase.peak, found.first)), memory_size(phase.allocated),
         grouped(phase.blocks));
   }
-  return section("Phases", html + "</table>\n");
+  return section("Phases", html + "</table>\n</div>\n");
 }
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-Settings settings(const Options& o, const StepProfile& found) {
-  Settings all{{"Model", o.model},
-               {"Parameters", grouped(found.parameters)},
-               {"Device", name(o.device)},
-               {"Batch", grouped(o.batch)},
-               {"Physical batch", grouped(std::min(o.batch, o.memory.rows()))},
-               {"Checkpoints", memory::checkpoint_text(o.memory.checkpoint)},
-               {"Precision", memory::precision_text(o.memory.precision)},
-               {"Privacy", o.no_privacy ? "none" : "clipped and noisy"},
-               {"Optimizer", o.optimizer},
-               {"Limit", o.limit > 0 ? memory_size(o.limit) : "none"}};
+NamedTexts settings(const Options& o, const StepProfile& found) {
+  NamedTexts all{{"Model", o.model},
+                 {"Parameters", grouped(found.parameters)},
+                 {"Device", name(o.device)},
+                 {"Batch", grouped(o.batch)},
+                 {"Physical batch", grouped(std::min(o.batch, o.memory.rows()))},
+                 {"Checkpoints", memory::checkpoint_text(o.memory.checkpoint)},
+                 {"Precision", memory::precision_text(o.memory.precision)},
+                 {"Privacy", o.no_privacy ? "none" : "clipped and noisy"},
+                 {"Optimizer", o.optimizer},
+                 {"Limit", o.limit > 0 ? memory_size(o.limit) : "none"}};
   if (!o.no_privacy) {
     all.emplace_back("Clip groups", o.clip_groups);
     all.emplace_back("Clipping", o.passes);
   }
   return all;
-}
-
-std::string settings_list(const Options& options, const StepProfile& found) {
-  std::string html = "<dl class=\"settings\">\n";
-  for (const auto& [name, value] : settings(options, found))
-    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
-  return html + "</dl>\n";
 }
 
 nlohmann::json shares_json(const std::vector<memory::Timeline::Share>& shares) {
@@ -231,17 +220,13 @@ nlohmann::json curve_json(const memory::Timeline::Curve& curve) {
 }  // namespace
 
 std::string to_html(const Options& options, const StepProfile& found) {
-  const std::string title = fmt::format("Memory profile of {}", options.model);
-  return fmt::format(
-             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-             "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{0}</title>\n"
-             "<style>\n{1}{2}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{0}</h1>\n"
-             "</header>\n",
-             escape(title), report_style, band_style) +
-         cards(found) + section("Bytes in use over the step", chart(found) + kinds(found)) +
-         phases(found) + composition(found) + section("Settings", settings_list(options, found)) +
-         "</main>\n</body>\n</html>\n";
+  return sotto::to_html(Page{
+      .title = fmt::format("Memory profile of {}", options.model),
+      .body = cards(found) + section("Bytes in use over the step", chart(found) + kinds(found)) +
+              phases(found) + composition(found) +
+              section("Settings", definitions("settings", settings(options, found))),
+      .style = band_style,
+      .origin = provenance(options.device)});
 }
 
 nlohmann::json to_json(const Options& options, const StepProfile& found) {

@@ -7,7 +7,7 @@
 
 #include "memory/planning/policy.h"
 #include "samples/report/curve_chart.h"
-#include "samples/report/report_style.h"
+#include "samples/report/page.h"
 
 namespace sotto::memory_tour {
 
@@ -21,7 +21,8 @@ std::string table(const Exercise& exercise) {
   std::int64_t max = 1;
   for (const Row& row : exercise.rows) max = std::max(max, row.peak);
   std::string html =
-      "<table>\n<tr><th></th><th class=\"n\">by the formula</th><th class=\"n\">counted</th>"
+      "<div class=\"scroll\">\n<table>\n<tr><th></th><th class=\"n\">by the formula</th><th "
+      "class=\"n\">counted</th>"
       "<th class=\"n\">peak of the step</th><th></th><th class=\"n\">seconds</th></tr>\n";
   for (const Row& row : exercise.rows) {
     html += fmt::format(
@@ -31,7 +32,7 @@ std::string table(const Exercise& exercise) {
         escape(row.technique), in_units(row.predicted), in_units(row.measured), in_units(row.peak),
         100.0 * static_cast<double>(row.peak) / static_cast<double>(max), row.seconds);
   }
-  return html + "</table>\n";
+  return html + "</table>\n</div>\n";
 }
 
 // Plots the bytes of each row over its x.
@@ -48,6 +49,7 @@ std::string plot(const Exercise& exercise) {
   }
   return curve_chart({.name = "bytes over the " + exercise.over,
                       .x_name = exercise.over,
+                      .y_name = "bytes",
                       .curves = {peak, counted, predicted},
                       .log_x = true,
                       .label = [](double bytes) {
@@ -55,10 +57,10 @@ std::string plot(const Exercise& exercise) {
                       }});
 }
 
-std::string section(const Exercise& exercise) {
-  return fmt::format("<section>\n<h2>{}</h2>\n<p>Counted: {}.</p>\n<p>{}.</p>\n{}{}</section>\n",
-                     escape(exercise.title), escape(exercise.counted), escape(exercise.formula),
-                     table(exercise), plot(exercise));
+std::string section_of(const Exercise& exercise) {
+  return section(exercise.title,
+                 fmt::format("<p>Counted: {}.</p>\n<p>{}.</p>\n{}{}", escape(exercise.counted),
+                             escape(exercise.formula), table(exercise), plot(exercise)));
 }
 
 }  // namespace
@@ -79,16 +81,14 @@ std::string to_text(const std::vector<Exercise>& exercises) {
 }
 
 std::string to_html(const Network& network, const std::vector<Exercise>& exercises) {
-  std::string body;
-  for (const Exercise& exercise : exercises) body += section(exercise);
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<title>Memory of a training step</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n"
-      "<h1>Memory of a training step</h1>\n"
-      "<p class=\"claim\">{} linear layers of width {} with tanh, a batch of {}.</p>\n{}"
-      "</main>\n</body>\n</html>\n",
-      report_style, curve_style, network.layers, network.width, network.batch, body);
+  std::string body =
+      fmt::format("<p class=\"claim\">{} linear layers of width {} with tanh, a batch of {}.</p>\n",
+                  network.layers, network.width, network.batch);
+  for (const Exercise& exercise : exercises) body += section_of(exercise);
+  return sotto::to_html(Page{.title = "Memory of a training step",
+                             .body = body,
+                             .style = curve_style,
+                             .origin = provenance()});
 }
 
 nlohmann::json to_json(const Network& network, const std::vector<Exercise>& exercises) {

@@ -56,7 +56,7 @@ std::string DigitsTask::description() const {
   return "Trains a small convolutional network to read digits, with differential privacy.";
 }
 
-std::string DigitsTask::title() const { return "Digits, learned by 26,010 weights"; }
+std::string DigitsTask::title() const { return "A model of digits with 26,010 weights"; }
 
 double DigitsTask::ordinary_learning_rate() const { return 0.05; }
 

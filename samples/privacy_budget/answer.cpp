@@ -9,7 +9,7 @@
 #include "core/io/utf8.h"
 
 #include "samples/report/charts.h"
-#include "samples/report/report_style.h"
+#include "samples/report/page.h"
 
 namespace sotto::budget {
 
@@ -55,11 +55,6 @@ std::string to_text(const Table& table) {
   return text;
 }
 
-std::string section(const std::string& heading, const std::string& body) {
-  return fmt::format("<section>\n{}{}</section>\n",
-                     heading.empty() ? "" : fmt::format("<h2>{}</h2>\n", escape(heading)), body);
-}
-
 std::string to_html(const Table& table) {
   const auto line = [&](const char* cell, const std::vector<std::string>& texts) {
     std::string html = "<tr>";
@@ -69,35 +64,22 @@ std::string to_html(const Table& table) {
     }
     return html + "</tr>\n";
   };
-  std::string html = "<table>\n" + line("th", table.head);
+  std::string html = "<div class=\"scroll\">\n<table>\n" + line("th", table.head);
   for (const auto& row : table.rows) html += line("td", row);
-  return section(table.caption, html + "</table>\n");
-}
-
-std::string facts(const Answer& answer) {
-  std::string html = "<dl class=\"facts\">\n";
-  for (const auto& [name, value] : answer.facts) {
-    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value));
-  }
-  return section("", html + "</dl>\n");
+  return section(table.caption, html + "</table>\n</div>\n");
 }
 
 std::string body(const Answer& answer) {
-  std::string html = fmt::format("<h1>{}</h1>\n", escape(answer.title));
-  for (const std::string& alarm : answer.alarms) {
-    html +=
-        fmt::format("<div class=\"banner\" role=\"alert\"><strong>Not private.</strong> {}</div>\n",
-                    escape(alarm));
-  }
+  std::string html, charts;
+  for (const std::string& alarm : answer.alarms) html += banner("Not private.", escape(alarm));
   for (const Table& table : answer.tables) html += to_html(table);
-  html += facts(answer);
+  html += section("", definitions("facts", answer.facts));
   for (const CurveChart& chart : answer.charts) {
-    html += section(chart.name, "<figure>\n" + curve_chart(chart) + "</figure>\n");
+    charts += fmt::format("<figure>\n<figcaption>{}</figcaption>\n{}</figure>\n",
+                          escape(chart.name), curve_chart(chart));
   }
-  if (answer.notes.empty()) return html;
-  std::string notes = "<ul>\n";
-  for (const std::string& note : answer.notes) notes += fmt::format("<li>{}</li>\n", escape(note));
-  return html + section("Notes", notes + "</ul>\n");
+  if (!charts.empty()) html += section("Curves", "<div class=\"charts\">\n" + charts + "</div>\n");
+  return answer.notes.empty() ? html : html + section("Notes", bullets(answer.notes));
 }
 
 }  // namespace
@@ -123,13 +105,8 @@ std::string to_text(const Answer& answer) {
 }
 
 std::string to_html(const Answer& answer) {
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-      "<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n"
-      "</html>\n",
-      escape(answer.title), report_style, curve_style, body(answer));
+  return sotto::to_html(Page{
+      .title = answer.title, .body = body(answer), .style = curve_style, .origin = provenance()});
 }
 
 }  // namespace sotto::budget

@@ -45,6 +45,7 @@ using Value = std::function<double(const Series&, double x)>;
 
 CurveChart drawn(CurveChart chart, const CurveQuestion& question, const std::vector<double>& grid,
                  const Value& value, Progress& progress) {
+  chart.y_name = "ε";
   chart.label = [](double value) { return epsilon_text(value); };
   for (const Series& series : question.series) {
     Curve curve{.name = series.name,

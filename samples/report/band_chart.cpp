@@ -13,7 +13,7 @@ using namespace svg;
 
 namespace {
 
-constexpr double bottom = 380;
+constexpr double bottom = 380, wide_right = 940;
 
 class Stack {
  public:
@@ -36,11 +36,12 @@ class Stack {
   std::string draw() const {
     const auto [first, last] = widen_range(chart_.x.front(), chart_.x.back());
     const std::vector<double> ticks = round_ticks(0, highest(), 6);
-    const Scale x{first, last, left, right}, y{0, std::max(highest(), ticks.back()), bottom, top};
-    std::string svg = svg::open(bottom + 26, chart_.name);
-    svg += y_axis(y, ticks, chart_.label) + x_axis(x, bottom, chart_.x_name);
+    const Scale x{first, last, left, wide_right},
+        y{0, std::max(highest(), ticks.back()), bottom, top};
+    std::string svg = svg::open_wide(wide_right + 20, bottom + below_axis, chart_.name);
+    svg += y_axis(y, ticks, chart_.label, wide_right) + x_axis(x, bottom, chart_.x_name);
     for (std::size_t k = 0; k < chart_.bands.size(); ++k) svg += shapes(k, x, y);
-    return svg + "</svg>\n";
+    return "<div class=\"scroll\">\n" + svg + "</svg>\n</div>\n";
   }
 
  private:
@@ -64,7 +65,8 @@ class Stack {
     const Band& drawn = chart_.bands[band];
     std::string there, back;
     for (std::size_t k = begin; k < end; ++k) {
-      const double from = x(chart_.x[k]), to = k + 1 < chart_.x.size() ? x(chart_.x[k + 1]) : right;
+      const double from = x(chart_.x[k]),
+                   to = k + 1 < chart_.x.size() ? x(chart_.x[k + 1]) : wide_right;
       const double above = y(edges_[band + 1][k]), below = y(edges_[band][k]);
       there += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", from, above, to, above);
       back.insert(0, fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", to, below, from, below));

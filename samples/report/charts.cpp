@@ -94,6 +94,11 @@ std::string number(double value) {
   return typeset(fmt::format("{:.4g}", value == 0 ? 0.0 : value));
 }
 
+std::string short_number(double value) {
+  return std::isfinite(value) ? typeset(fmt::format("{:.3g}", value == 0 ? 0.0 : value))
+                              : number(value);
+}
+
 std::string typeset(const std::string& decimal) {
   const std::size_t e = decimal.find('e');
   if (e == std::string::npos) return decimal;
@@ -111,20 +116,22 @@ std::string percent(double fraction) {
   return std::isfinite(fraction) ? fmt::format("{:.4g} %", 100 * fraction) : "–";
 }
 
+std::string short_percent(double fraction) {
+  return std::isfinite(fraction) ? short_number(100 * fraction) + " %" : "–";
+}
+
 std::string line_chart(const LineChart& chart) {
   const std::vector<Dot> dots = measured(chart);
   if (dots.empty()) return nothing;
-  constexpr double bottom = 132;
+  constexpr double bottom = 150;
   const auto [min, max] = std::minmax_element(dots.begin(), dots.end(),
                                               [](const Dot& a, const Dot& b) { return a.y < b.y; });
   const auto [low, high] = widen_range(min->y, max->y);
   const std::vector<double> ticks = round_ticks(low, high, 3);
-  const auto [first_x, last_x] = widen_range(chart.first_x, chart.last_x);
-  const Scale x{first_x, last_x, left, right};
+  const Scale x{0, std::max(chart.last_x, 1.0), left, right};
   const Scale y{ticks.front(), ticks.back(), bottom, top};
-  std::string svg = svg::open(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);
-  svg += y_axis(y, ticks, chart.label);
-  if (!chart.x_name.empty()) svg += x_axis(x, bottom, chart.x_name);
+  std::string svg = svg::open(bottom + below_axis, chart.name);
+  svg += y_axis(y, ticks, chart.label) + x_axis(x, bottom, chart.x_name);
   svg += fmt::format("<polyline class=\"line-{}\" points=\"", chart.colour);
   for (const Dot& dot : dots) svg += fmt::format("{:.1f},{:.1f} ", x(dot.x), y(dot.y));
   svg += "\"/>\n";
@@ -155,16 +162,54 @@ double place(const HistogramChart& chart, double value) {
   return chart.logarithmic ? std::log10(value) : value;
 }
 
-std::string bar(const HistogramChart& chart, std::size_t k, const Scale& x, const Scale& y) {
-  const double begin = x(place(chart, chart.edges[k]));
-  const double end = x(place(chart, chart.edges[k + 1]));
-  const double height = y(0) - y(static_cast<double>(chart.counts[k]));
-  const bool beyond = chart.edges[k] >= chart.bound;
+constexpr double histogram_bottom = 190;
+// Of the bars for what lies beyond the edges.
+constexpr double outer_width = 14, outer_gap = 24;
+
+std::string bar(double begin, double end, const Scale& y, std::int64_t count, bool beyond,
+                const std::string& what) {
+  const double height = y(0) - y(static_cast<double>(count));
   return fmt::format(
       "<rect class=\"fill-{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\">"
-      "<title>{} to {}: {}</title></rect>\n",
-      beyond ? 1 : 0, begin, y(0) - height, std::max(end - begin - 1, 0.5), height,
-      number(chart.edges[k]), number(chart.edges[k + 1]), grouped(chart.counts[k]));
+      "<title>{}: {}</title></rect>\n",
+      beyond ? 1 : 0, begin, y(0) - height, std::max(end - begin - 1, 0.5), height, what,
+      grouped(count));
+}
+
+std::string bars(const HistogramChart& chart, const Scale& x, const Scale& y) {
+  std::string svg;
+  for (std::size_t k = 0; k < chart.counts.size(); ++k) {
+    svg += bar(x(place(chart, chart.edges[k])), x(place(chart, chart.edges[k + 1])), y,
+               chart.counts[k], chart.edges[k] >= chart.bound,
+               number(chart.edges[k]) + " to " + number(chart.edges[k + 1]));
+  }
+  return svg;
+}
+
+// What lies beyond the edges, apart from the other bars.
+std::string outer_bars(const HistogramChart& chart, const Scale& y) {
+  const double low = chart.edges.front(), high = chart.edges.back();
+  std::string svg;
+  if (chart.below > 0) {
+    svg +=
+        bar(left, left + outer_width, y, chart.below, low >= chart.bound, "below " + number(low)) +
+        x_mark(left + outer_width / 2, histogram_bottom, "less");
+  }
+  if (chart.above > 0) {
+    svg += bar(right, right + outer_width, y, chart.above, high >= chart.bound,
+               "above " + number(high)) +
+           x_mark(right + outer_width / 2, histogram_bottom, "more");
+  }
+  return svg;
+}
+
+std::string bound_line(const HistogramChart& chart, const Scale& x) {
+  if (!(chart.bound >= chart.edges.front() && chart.bound <= chart.edges.back())) return "";
+  const double at = x(place(chart, chart.bound));
+  const bool right_half = at > (left + right) / 2;
+  return rule("bound", at, top_below_name - 8, at, histogram_bottom) +
+         text_at(at + (right_half ? -6 : 6), top_below_name, right_half ? "end" : "start",
+                 chart.bound_name);
 }
 
 }  // namespace
@@ -172,39 +217,36 @@ std::string bar(const HistogramChart& chart, std::size_t k, const Scale& x, cons
 std::string histogram_chart(const HistogramChart& chart) {
   if (chart.counts.empty()) return nothing;
   check_histogram(chart);
-  const std::int64_t max = *std::max_element(chart.counts.begin(), chart.counts.end());
+  const std::int64_t max = std::max(
+      {chart.below, chart.above, *std::max_element(chart.counts.begin(), chart.counts.end())});
   if (max <= 0) return nothing;
-  constexpr double bottom = 190;
   const std::vector<double> ticks = round_ticks(0, static_cast<double>(max), 4);
-  const Scale x{place(chart, chart.edges.front()), place(chart, chart.edges.back()), left, right};
-  const Scale y{0, ticks.back(), bottom, top + 14};
-  std::string svg = svg::open(bottom + 26, chart.x_name);
-  svg += y_axis(y, ticks, [](double v) { return number(v); });
-  svg += chart.logarithmic ? log_axis(x, bottom, chart.x_name) : x_axis(x, bottom, chart.x_name);
-  for (std::size_t k = 0; k < chart.counts.size(); ++k) svg += bar(chart, k, x, y);
-  if (chart.bound >= chart.edges.front() && chart.bound <= chart.edges.back()) {
-    const double at = x(place(chart, chart.bound));
-    svg += rule("bound", at, top, at, bottom);
-    svg += text_at(at + 6, top + 8, "start", chart.bound_name);
-  }
-  return svg + "</svg>\n";
+  const double first = chart.below > 0 ? left + outer_width + outer_gap : left;
+  const double last = chart.above > 0 ? right - outer_gap : right;
+  const Scale x{place(chart, chart.edges.front()), place(chart, chart.edges.back()), first, last};
+  const Scale y{0, ticks.back(), histogram_bottom, top_below_name + 14};
+  std::string svg = svg::open(histogram_bottom + below_axis, chart.x_name);
+  svg += y_axis(y, ticks, [](double v) { return number(v); }) + y_name(chart.y_name);
+  svg += chart.logarithmic ? log_axis(x, histogram_bottom, chart.x_name)
+                           : x_axis(x, histogram_bottom, chart.x_name);
+  return svg + bars(chart, x, y) + outer_bars(chart, y) + bound_line(chart, x) + "</svg>\n";
 }
 
 std::string stacked_bar(const std::vector<Share>& shares) {
   double total = 0;
   for (const Share& share : shares) total += share.value;
   if (!(total > 0) || !std::isfinite(total)) return nothing;
-  constexpr double height = 30;
-  std::string svg = svg::open(height, "shares of the time");
+  constexpr double wide = 960, height = 30;
+  std::string svg = svg::open_wide(wide, height, "shares of the time");
   double at = 0;
   for (std::size_t k = 0; k < shares.size(); ++k) {
-    const double wide = shares[k].value / total * width;
+    const double length = shares[k].value / total * wide;
     svg += fmt::format(
         "<rect class=\"fill-{}\" x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"{}\">"
         "<title>{}: {}, {}</title></rect>\n",
-        k % chart_colours, at, std::max(wide - 2, 0.5), height, escape(shares[k].name),
+        k % chart_colours, at, std::max(length - 2, 0.5), height, escape(shares[k].name),
         escape(shares[k].text), percent(shares[k].value / total));
-    at += wide;
+    at += length;
   }
   return svg + "</svg>\n";
 }

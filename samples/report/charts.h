@@ -26,21 +26,26 @@ std::string number(double value);
 // Formats a decimal text in that style: "1.01e-05" as 1.01 · 10⁻⁵.
 std::string typeset(const std::string& decimal);
 
+// The same with three digits: enough for a curve or a share.
+std::string short_number(double value);
+
 // Formats "98.13 %"; a dash for NaN.
 std::string percent(double fraction);
+// Formats "98.1 %".
+std::string short_percent(double fraction);
 
 // Formats "12.5 MiB".
 std::string memory_size(std::uint64_t bytes);
 
 using Label = std::function<std::string(double)>;
 
+// One of several charts over the steps of a training.
 struct LineChart {
   std::string name{};       // of the quantity, for hover titles: "accuracy"
   std::vector<double> x{};  // increasing
   std::vector<double> y{};  // NaN: not measured at that x
-  double first_x = 0;       // ends of the axis, shared by charts one above another
-  double last_x = 1;
-  std::string x_name{};  // written below the axis; empty: the axis has no labels
+  double last_x = 1;        // the end of the axis, which begins at 0
+  std::string x_name{};
   Label label = number;  // formats a value
   int colour = 0;
 };
@@ -52,15 +57,17 @@ std::string line_chart(const LineChart& chart);
 struct HistogramChart {
   std::vector<double> edges{};  // counts.size() + 1, increasing
   std::vector<std::int64_t> counts{};
+  std::int64_t below = 0, above = 0;  // what lies outside of the edges: bars apart, if not 0
   // Marked by a line, with the bars above it in another colour; NaN: none.
   double bound = std::numeric_limits<double>::quiet_NaN();
   std::string bound_name{};
   std::string x_name{};
+  std::string y_name = "number";
   bool logarithmic = false;  // the axis of edges and bound, which are positive then
 };
 
-// Returns bars with hover titles and the bound as a dashed line; a sentence when there are no
-// counts. Throws std::invalid_argument unless edges increase, are finite and one more than the
+// Returns bars with hover titles and the bound as a dashed line; a sentence when all counts are
+// zero. Throws std::invalid_argument unless edges increase, are finite and one more than the
 // counts, and positive on a logarithmic axis.
 std::string histogram_chart(const HistogramChart& chart);
 

@@ -46,12 +46,6 @@ std::vector<double> ticks_of(const Range& range, double low, double high, int wa
   return ticks;
 }
 
-// Formats "14,063"; large numbers and fractions as number() does.
-std::string tick_text(double value) {
-  const bool whole = value == std::floor(value) && std::abs(value) < 1e7;
-  return whole ? grouped(static_cast<std::int64_t>(value)) : number(value);
-}
-
 class Plot {
  public:
   explicit Plot(const CurveChart& chart) : chart_(chart), x_{chart.log_x}, y_{chart.log_y} {
@@ -67,17 +61,18 @@ class Plot {
   std::string draw() const {
     const auto [first_x, last_x] = widen_range(x_.low, x_.high);
     const auto [first_y, last_y] = widen_range(y_.low, y_.high);
-    const std::vector<double> x_ticks = ticks_of(x_, first_x, last_x, 8);
+    const std::vector<double> x_ticks = ticks_of(x_, first_x, last_x, 5);
     const std::vector<double> y_ticks = ticks_of(y_, first_y, last_y, 5);
     const Scale x{first_x, last_x, left, right};
     const Scale y{std::min(first_y, y_ticks.front()), std::max(last_y, y_ticks.back()), bottom,
-                  top};
-    std::string svg = svg::open(bottom + 26, chart_.name);
+                  top_below_name};
+    std::string svg = svg::open(bottom + below_axis, chart_.name);
     svg += y_axis(y, y_ticks, [&](double tick) { return number(y_.value(tick)); });
+    svg += y_name(chart_.y_name + (y_.logarithmic ? " (log scale)" : ""));
     svg += axis_below(x, x_ticks);
     if (chart_.mark && x_.shows(*chart_.mark)) {
       const double at = x(x_.place(*chart_.mark));
-      if (at >= left && at <= right) svg += rule("bound", at, top, at, bottom);
+      if (at >= left && at <= right) svg += rule("bound", at, top_below_name, at, bottom);
     }
     for (const Curve& curve : chart_.curves) svg += draw(curve, x, y);
     return svg + "</svg>\n";
@@ -94,10 +89,9 @@ class Plot {
     std::string svg;
     for (const double tick : ticks) {
       if (tick < x.low || tick > x.high) continue;
-      svg += rule("grid", x(tick), bottom, x(tick), bottom + 4);
-      svg += text_at(x(tick), bottom + 18, "middle", tick_text(x_.value(tick)));
+      svg += x_mark(x(tick), bottom, tick_text(x_.value(tick)));
     }
-    return svg + text_at(width, bottom + 18, "end", chart_.x_name);
+    return svg + x_name(bottom, chart_.x_name + (x_.logarithmic ? " (log scale)" : ""));
   }
 
   std::string draw(const Curve& curve, const Scale& x, const Scale& y) const {

@@ -20,6 +20,7 @@ struct Curve {
 struct CurveChart {
   std::string name{};  // the quantity drawn, and over what
   std::string x_name{};
+  std::string y_name{};
   std::vector<Curve> curves{};
   bool log_x = false;            // requires x > 0
   bool log_y = false;            // omits y <= 0

@@ -26,8 +26,9 @@ std::string base64(std::string_view bytes) {
 std::string picture_grid(const std::vector<TrainingReport::WrongPicture>& pictures) {
   std::string html = "<div class=\"pictures\">\n";
   for (const TrainingReport::WrongPicture& picture : pictures) {
-    const std::string words = fmt::format("{}, taken for {} ({})", escape(picture.label),
-                                          escape(picture.predicted), percent(picture.probability));
+    const std::string words =
+        fmt::format("{}, predicted {} ({})", escape(picture.label), escape(picture.predicted),
+                    short_percent(picture.probability));
     html += fmt::format(
         "<figure><img src=\"data:image/png;base64,{}\" alt=\"{}\"/><figcaption>{}</figcaption>"
         "</figure>\n",

@@ -1,6 +1,7 @@
 #include "samples/report/report.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -8,10 +9,14 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/join.h"
 #include "dp/numerics/directed_rounding.h"
 #include "samples/report/charts.h"
+#include "samples/report/confusion_table.h"
+#include "samples/report/page.h"
 #include "samples/report/picture_grid.h"
-#include "samples/report/report_style.h"
+#include "samples/report/settings_section.h"
+#include "samples/report/statement_section.h"
 
 namespace sotto {
 
@@ -19,8 +24,7 @@ namespace {
 
 constexpr const char* not_private_badge =
     "<span class=\"badge\" title=\"Computed from private data without noise: the guarantee does "
-    "not "
-    "cover it\">not private</span>";
+    "not cover it\">not private</span>";
 
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "–";
@@ -36,23 +40,11 @@ bool any_measured(const TrainingReport& report, Value TrainingReport::Point::*va
                      [&](const auto& point) { return std::isfinite(point.*value); });
 }
 
-std::string section(const std::string& heading, bool is_private, const std::string& body) {
-  return fmt::format("<section>\n<h2>{} {}</h2>\n{}</section>\n", escape(heading),
-                     is_private ? "" : not_private_badge, body);
+// A section of numbers that are not private, under its heading in HTML.
+std::string badged_section(const std::string& heading, bool is_private, const std::string& body) {
+  if (is_private) return section(heading, body);
+  return section("", fmt::format("<h2>{} {}</h2>\n{}", escape(heading), not_private_badge, body));
 }
-
-std::string list(const std::vector<std::string>& items) {
-  if (items.empty()) return "<p class=\"empty\">None.</p>\n";
-  std::string html = "<ul>\n";
-  for (const std::string& item : items) html += fmt::format("<li>{}</li>\n", escape(item));
-  return html + "</ul>\n";
-}
-
-// Negative values are ticks of an axis.
-std::string shown_epsilon(double epsilon) {
-  return epsilon < 0 ? number(epsilon) : typeset(epsilon_text(epsilon));
-}
-std::string shown_delta(double delta) { return typeset(delta_text(delta)); }
 
 // The guarantee covers numbers computed from the model and from data that need no protection.
 bool measure_is_private(const TrainingReport& report) {
@@ -78,89 +70,81 @@ struct Card {
 
 std::string card(const Card& shown) {
   return fmt::format(
-      "<div class=\"card{}\"><div class=\"name\">{} {}</div><div class=\"value\">{}</div>"
-      "<div class=\"below\">{}</div></div>\n",
-      shown.alarm ? " alarm" : "", escape(shown.name), shown.is_private ? "" : not_private_badge,
-      escape(shown.value), escape(shown.below));
+      "<div class=\"card{}\"><div class=\"name\">{}</div><div class=\"value\">{}</div>"
+      "<div class=\"below\">{}</div>{}</div>\n",
+      shown.alarm ? " alarm" : "", escape(shown.name), escape(shown.value), escape(shown.below),
+      shown.is_private ? "" : not_private_badge);
 }
 
 std::string headline(const TrainingReport& report) {
   const std::int64_t steps = report.points.empty() ? 0 : report.points.back().step;
+  const auto label = measure_label(report);
+  const std::string data = report.measured_on_private_data ? "on private data" : "on held-out data";
   std::string html = "<div class=\"cards\">\n";
-  html += card({measure_name(report), measure_label(report)(report.test_measure),
-                report.measured_on_private_data ? "on private data" : "on held-out data",
-                measure_is_private(report)});
+  html +=
+      card({measure_name(report), label(report.test_measure), data, measure_is_private(report)});
+  if (std::isfinite(report.ordinary_measure))
+    html +=
+        card({"Without privacy", label(report.ordinary_measure), "of ordinary training", false});
   if (report.privacy) {
     html += card({"Privacy", "ε = " + shown_epsilon(report.privacy->epsilon),
                   "at δ = " + shown_delta(report.privacy->delta)});
   } else {
     html += card({.name = "Privacy", .value = "None", .below = "no guarantee", .alarm = true});
   }
-  html += card({"Epochs", number(report.epochs), fmt::format("{} steps", grouped(steps))});
-  return html + card({"Time", duration(report.seconds), "wall clock", false}) + "</div>\n";
+  html += card({"Epochs", short_number(report.epochs), fmt::format("{} steps", grouped(steps))});
+  return html + card({"Time", duration(report.seconds), "of steps and evaluations", false}) +
+         "</div>\n";
 }
 
-std::string banner(const TrainingReport& report) {
-  if (report.privacy) return "";
-  return fmt::format(
-      "<div class=\"banner\" role=\"alert\"><strong>No privacy.</strong> The model and every "
-      "number "
-      "on this page may reveal training samples.{}{}</div>\n",
-      report.no_privacy_reason.empty() ? "" : " ", escape(report.no_privacy_reason));
+// The first words of a sentence, before it goes into details: "time and memory".
+std::string short_name(const std::string& sentence) {
+  std::string name = sentence.substr(0, sentence.find_first_of(":,"));
+  name[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
+  return name;
 }
 
-// One of the charts over steps, all on one axis.
+std::string banners(const TrainingReport& report) {
+  if (!report.privacy)
+    return banner("No privacy.",
+                  "The model and every number on this page may reveal training samples: keep them "
+                  "SECRET. " +
+                      escape(report.no_privacy_reason));
+  const std::string numbers = escape(join(not_private_numbers(report), "; ", short_name));
+  return secret_banner(
+      "It holds <a href=\"#not-private\">numbers without noise</a>, which no guarantee covers: " +
+      numbers + ".");
+}
+
+// One of the charts over steps.
 std::string panel(const TrainingReport& report, const std::string& heading, bool is_private,
                   double TrainingReport::Point::*value, LineChart chart) {
+  chart.x_name = "step";
   for (const auto& point : report.points) {
     chart.x.push_back(static_cast<double>(point.step));
     chart.y.push_back(point.*value);
   }
-  if (!chart.x.empty()) {
-    chart.first_x = chart.x.front();
-    chart.last_x = chart.x.back();
-  }
+  if (!chart.x.empty()) chart.last_x = chart.x.back();
   return fmt::format("<figure>\n<figcaption>{} {}</figcaption>\n{}</figure>\n", escape(heading),
                      is_private ? "" : not_private_badge, line_chart(chart));
 }
 
 std::string training(const TrainingReport& report) {
   using Point = TrainingReport::Point;
-  std::string html =
-      panel(report, measure_name(report), measure_is_private(report), &Point::measure,
-            {.name = report.measure, .label = measure_label(report)});
+  std::string html = "<div class=\"charts\">\n";
+  html += panel(report, measure_name(report), measure_is_private(report), &Point::measure,
+                {.name = report.measure, .label = measure_label(report)});
   if (report.privacy) {
     html += panel(report, "Privacy spent, ε", true, &Point::epsilon,
                   {.name = "epsilon", .label = shown_epsilon, .colour = 2});
   }
-  const bool clipped = any_measured(report, &Point::clipped_fraction);
   html += panel(report, "Training loss", false, &Point::loss,
-                {.name = "loss", .x_name = clipped ? "" : "step", .colour = 3});
-  if (clipped) {
+                {.name = "loss", .label = short_number, .colour = 3});
+  if (any_measured(report, &Point::clipped_fraction)) {
     html += panel(report, "Samples clipped", false, &Point::clipped_fraction,
-                  {.name = "clipped", .x_name = "step", .label = percent, .colour = 1});
+                  {.name = "clipped", .label = short_percent, .colour = 1});
   }
-  return section("Training", true, html);
-}
-
-std::string confusion_table(const TrainingReport::Confusion& confusion) {
-  const std::size_t n = confusion.classes.size();
-  check(confusion.counts.size() == n * n, "report: {} counts of {} classes",
-        confusion.counts.size(), n);
-  std::string html = "<figure>\n<figcaption>Rows: classes; columns: what they were taken for";
-  html += "</figcaption>\n<table>\n<tr><th></th>";
-  for (const std::string& name : confusion.classes)
-    html += fmt::format("<th>{}</th>", escape(name));
-  html += "</tr>\n";
-  for (std::size_t row = 0; row < n; ++row) {
-    html += fmt::format("<tr><th>{}</th>", escape(confusion.classes[row]));
-    for (std::size_t column = 0; column < n; ++column) {
-      const std::string count = grouped(confusion.counts[row * n + column]);
-      html += row == column ? "<td><strong>" + count + "</strong></td>" : "<td>" + count + "</td>";
-    }
-    html += "</tr>\n";
-  }
-  return html + "</table>\n</figure>\n";
+  return section("Training", html + "</div>\n");
 }
 
 std::string results(const TrainingReport& report) {
@@ -170,39 +154,48 @@ std::string results(const TrainingReport& report) {
     html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(value));
   html += "</table>\n";
   if (report.confusion) html += confusion_table(*report.confusion);
-  return section("Results on the " + report.held_out + " data", measure_is_private(report), html);
+  return badged_section("Results on the " + report.held_out + " data", measure_is_private(report),
+                        html);
 }
 
 std::string wrong_pictures(const TrainingReport& report) {
   if (report.wrong_pictures.empty()) return "";
   check(!report.measured_on_private_data, "report: pictures of private data");
-  return section("Pictures taken for another class", measure_is_private(report),
-                 "<p>Test pictures as they are, those of which the model is most certain first: "
-                 "publish this page only if they may be published.</p>\n" +
-                     picture_grid(report.wrong_pictures));
+  return badged_section(
+      "Pictures with a wrong prediction", measure_is_private(report),
+      "<p>Test pictures as they are, those of which the model is most certain first: "
+      "publish this page only if they may be published.</p>\n" +
+          picture_grid(report.wrong_pictures));
 }
 
 std::string generated(const TrainingReport& report) {
   if (report.generated_text.empty()) return "";
-  return section("Text that the model writes", report.privacy.has_value(),
-                 "<pre>" + escape(report.generated_text) + "</pre>\n");
+  return badged_section("Text that the model writes", report.privacy.has_value(),
+                        "<pre>" + escape(report.generated_text) + "</pre>\n");
 }
 
 std::string norms(const TrainingReport& report) {
   if (report.norms.empty()) return "";
   const TrainingReport::NormHistogram& last = report.norms.back();
-  HistogramChart chart{.edges = last.edges,
-                       .counts = last.counts,
-                       .bound = last.clip_bound,
-                       .bound_name = fmt::format("clip bound C = {}", number(last.clip_bound)),
-                       .x_name = "L2 norm",
-                       .logarithmic = last.edges.front() > 0};
+  const bool logarithmic = last.edges.front() > 0;
+  const HistogramChart chart{
+      .edges = last.edges,
+      .counts = last.counts,
+      .below = last.below,
+      .above = last.above,
+      .bound = last.clip_bound,
+      .bound_name = fmt::format("clip bound C = {}", short_number(last.clip_bound)),
+      .x_name = std::string("L2 norm of the gradient") + (logarithmic ? " (log scale)" : ""),
+      .y_name = "number of gradients",
+      .logarithmic = logarithmic};
   std::string html = fmt::format(
-      "<p>Per-sample gradients before clipping, up to step {}. {} of them had norms above the "
-      "bound "
-      "and were scaled down to it.</p>\n",
-      grouped(last.step), percent(last.clipped_fraction));
-  return section("Gradient norms", false, html + histogram_chart(chart));
+      "<p>Per-sample gradients before clipping, of {} up to step {}. {} of them had "
+      "norms above the bound and were scaled down to it.{}</p>\n",
+      last.steps == 1 ? "one step" : fmt::format("the {} steps", grouped(last.steps)),
+      grouped(last.step), short_percent(last.clipped_fraction),
+      last.below + last.above > 0 ? " The bars that stand apart count all norms beyond the axis."
+                                  : "");
+  return badged_section("Gradient norms", false, html + histogram_chart(chart));
 }
 
 std::string phase_row(const TrainingReport::Phase& phase, std::size_t k, double total,
@@ -228,75 +221,31 @@ std::string phases(const TrainingReport& report) {
     largest = std::max(largest, phase.peak_bytes);
     shares.push_back({phase.name, phase.seconds, duration(phase.seconds)});
   }
-  std::string html = stacked_bar(shares);
+  std::string html =
+      "<p>By the clock, since this program was started; reading data, checkpoints and this page "
+      "are left out. Memory is the most that was in use at once.</p>\n" +
+      stacked_bar(shares);
   html +=
-      "<table>\n<tr><th>Phase</th><th class=\"n\">Time</th><th class=\"n\">Share</th>"
+      "<div class=\"scroll\">\n<table>\n<tr><th>Phase</th><th class=\"n\">Time</th><th "
+      "class=\"n\">Share</th>"
       "<th class=\"n\">Peak memory</th><th></th></tr>\n";
   for (std::size_t k = 0; k < report.phases.size(); ++k) {
     html += phase_row(report.phases[k], k, total, largest);
   }
-  html += "</table>\n";
+  html += "</table>\n</div>\n";
   if (report.communication) {
     for (const std::string& line : report.communication->lines)
       html += "<p>" + escape(line) + "</p>\n";
   }
-  return section("Time and memory", false, html);
-}
-
-std::string settings(const TrainingReport& report) {
-  if (report.settings.empty()) return "";
-  std::string html = "<dl class=\"settings\">\n";
-  for (const auto& setting : report.settings) {
-    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(setting.name),
-                        escape(setting.value));
-  }
-  return section("Settings", true, html + "</dl>\n");
-}
-
-std::string facts(const PrivacyStatement& privacy) {
-  const std::pair<const char*, std::string> rows[] = {
-      {"Unit of privacy", privacy.unit},       {"Neighbouring data sets", privacy.relation},
-      {"Sampling", privacy.sampling},          {"Clipping", privacy.clipping},
-      {"Mechanism", privacy.mechanism},        {"Accountant", privacy.accountant},
-      {"Releases", grouped(privacy.releases)}, {"Composition", privacy.composition},
-  };
-  std::string html = "<dl class=\"facts\">\n";
-  for (const auto& [name, value] : rows) {
-    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
-  }
-  return html + "</dl>\n";
-}
-
-std::string statement(const TrainingReport& report) {
-  if (!report.privacy) {
-    return section("Privacy statement", true,
-                   "<p class=\"claim\">No privacy is claimed: the model was trained without a "
-                   "differential privacy guarantee.</p>\n");
-  }
-  const PrivacyStatement& privacy = *report.privacy;
-  if (!privacy.not_private.empty()) {
-    return section("Privacy statement", true,
-                   "<p class=\"claim\">No privacy is claimed, because of:</p>\n" +
-                       list(privacy.not_private) + facts(privacy));
-  }
-  std::string html = fmt::format(
-      "<p class=\"claim\">Training was (ε, δ)-differentially private with ε = {} and δ = {}: for "
-      "any "
-      "two neighbouring data sets and any set of outcomes, its probability under one is at most "
-      "e<sup>ε</sup> times its probability under the other, plus δ.</p>\n",
-      shown_epsilon(privacy.epsilon), shown_delta(privacy.delta));
-  html += facts(privacy) + "<div class=\"columns\">\n<div>\n<h3>Covered</h3>\n" +
-          list(privacy.covered) + "</div>\n<div>\n<h3>Not covered</h3>\n" +
-          list(privacy.not_covered) + "</div>\n</div>\n";
-  if (!privacy.notes.empty()) html += "<h3>Notes</h3>\n" + list(privacy.notes);
-  return section("Privacy statement", true, html);
+  return badged_section("Time and memory", false, html);
 }
 
 std::string warnings(const TrainingReport& report) {
-  return section("Numbers on this page that are not private", true,
-                 "<p>These come from the training data without noise. No guarantee covers them: "
-                 "keep them, and this page, as secret as the data.</p>\n" +
-                     list(not_private_numbers(report)));
+  return section("",
+                 "<h2 id=\"not-private\">Numbers on this page that are not private</h2>\n<p>These "
+                 "come from the training data without noise. No guarantee covers them: keep them, "
+                 "and this page, as secret as the data.</p>\n" +
+                     bullets(not_private_numbers(report)));
 }
 
 }  // namespace
@@ -334,6 +283,9 @@ std::vector<std::string> not_private_numbers(const TrainingReport& report) {
     numbers.push_back(
         "The number of samples that it is measured on, where a unit may have several");
   }
+  if (std::isfinite(report.ordinary_measure))
+    numbers.push_back(measure_name(report) +
+                      " without privacy: it is that of a model that was trained ordinarily");
   numbers.insert(numbers.end(), report.not_private.begin(), report.not_private.end());
   return numbers;
 }
@@ -344,16 +296,14 @@ std::string to_html(const TrainingReport& report) {
     check(epsilon >= 0 && delta >= 0 && delta < 1, "report: epsilon {} with delta {}", epsilon,
           delta);
   }
-  const std::string title = escape(report.title);
-  return fmt::format(
-             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-             "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{}</title>\n"
-             "<style>\n{}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{}</h1>\n</header>\n",
-             title, report_style, title) +
-         banner(report) + headline(report) + statement(report) + results(report) +
-         wrong_pictures(report) + generated(report) + training(report) + norms(report) +
-         phases(report) + settings(report) + warnings(report) + "</main>\n</body>\n</html>\n";
+  const bool claims_privacy = report.privacy && report.privacy->not_private.empty();
+  return to_html(Page{.title = report.title + (claims_privacy ? ", trained privately" : ""),
+                      .body = banners(report) + headline(report) + statement_section(report) +
+                              results(report) + wrong_pictures(report) + generated(report) +
+                              training(report) + norms(report) + phases(report) +
+                              settings_section(report.settings) + warnings(report),
+                      .style = "",
+                      .origin = report.provenance});
 }
 
 }  // namespace sotto

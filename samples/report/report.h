@@ -11,6 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "dp/engine/privacy_statement.h"
+#include "samples/report/provenance.h"
 
 namespace sotto {
 
@@ -31,11 +32,12 @@ struct TrainingReport {
     double clipped_fraction = unmeasured;  // of the samples of the step
   };
 
-  // L2 norms of per-sample gradients before clipping, collected over the steps that end at `step`.
+  // L2 norms of per-sample gradients before clipping, of the last `steps` steps up to `step`.
   struct NormHistogram {
-    std::int64_t step = 0;
+    std::int64_t step = 0, steps = 1;
     std::vector<double> edges{};  // counts.size() + 1, increasing
     std::vector<std::int64_t> counts{};
+    std::int64_t below = 0, above = 0;  // norms outside of the edges
     double clip_bound = unmeasured;
     double clipped_fraction = unmeasured;
   };
@@ -96,8 +98,10 @@ struct TrainingReport {
   std::string held_out = "test";  // the data that it is measured on: "test" or "validation"
   bool measure_in_percent = true;
   double test_measure = unmeasured;
+  double ordinary_measure = unmeasured;  // of a model trained beside this one, without privacy
   double epochs = 0;
   double seconds = 0;
+  Provenance provenance;
 };
 
 // One sentence for each kind of number in the report that is computed from private data without

@@ -30,8 +30,11 @@ json to_json(const TrainingReport::Point& point, const std::string& measure) {
 
 json to_json(const TrainingReport::NormHistogram& norms) {
   return {{"step", norms.step},
+          {"steps", norms.steps},
           {"edges", norms.edges},
           {"counts", norms.counts},
+          {"below", norms.below},
+          {"above", norms.above},
           {"clip_bound", measured(norms.clip_bound)},
           {"clipped_fraction", measured(norms.clipped_fraction)}};
 }
@@ -78,8 +81,15 @@ json to_json(const TrainingReport& report) {
   }
   json results = json::object();
   for (const auto& [name, value] : report.results) results[name] = value;
+  const Provenance& origin = report.provenance;
   return {{"title", report.title},
+          {"provenance",
+           {{"time", origin.time},
+            {"sotto", origin.sotto},
+            {"machine", origin.machine},
+            {"command", origin.command}}},
           {"test_" + key_of(report.measure), measured(report.test_measure)},
+          {"ordinary_" + key_of(report.measure), measured(report.ordinary_measure)},
           {"measured_on_private_data", report.measured_on_private_data},
           {"epochs", measured(report.epochs)},
           {"seconds", measured(report.seconds)},

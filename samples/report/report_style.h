@@ -23,7 +23,7 @@ body {
   margin: 0; background: var(--page); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
 }
-main { max-width: 1040px; margin: 0 auto; padding: 40px 20px 64px; }
+main { max-width: 1040px; margin: 0 auto; padding: 40px 20px 64px; overflow-wrap: anywhere; }
 h1 { margin: 0 0 24px; font-size: 28px; line-height: 1.2; font-weight: 650; letter-spacing: -0.01em; }
 h2 { margin: 0 0 14px; font-size: 17px; font-weight: 650; }
 h3 { margin: 18px 0 4px; font-size: 14px; font-weight: 650; }
@@ -33,7 +33,8 @@ section, .card {
   background: var(--paper); border: 1px solid var(--line); border-radius: 10px;
 }
 section { padding: 22px 24px; margin-top: 18px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 14px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(170px, 1fr)); gap: 14px; }
+.card .badge { margin: 6px 0 0; }
 .card { padding: 16px 20px; }
 .card .name, .card .below { color: var(--soft); font-size: 13px; }
 .card .value {
@@ -53,19 +54,23 @@ section { padding: 22px 24px; margin-top: 18px; }
   vertical-align: 2px; white-space: nowrap;
 }
 .claim { font-size: 16px; max-width: 76ch; }
-.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 0 32px; }
+.note { margin: 14px 0 0; color: var(--soft); font-size: 13px; }
+.scroll { overflow-x: auto; }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 380px), 1fr)); gap: 8px 40px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 18px 24px; }
 dl { margin: 0; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
 .facts > div { display: grid; grid-template-columns: 190px 1fr; padding: 7px 0; border-top: 1px solid var(--line); }
-.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); gap: 0 32px; }
+.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 280px), 1fr)); gap: 0 32px; }
 .settings > div { display: flex; justify-content: space-between; gap: 16px; padding: 6px 0; border-top: 1px solid var(--line); }
 .settings dd { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 0 0 10px; }
 figcaption { font-size: 13px; font-weight: 600; margin-bottom: 2px; }
-svg { display: block; width: 100%; height: auto; overflow: visible; }
+svg { display: block; width: 100%; max-width: 520px; height: auto; overflow: visible; }
+svg.wide { max-width: none; }
 svg text { fill: var(--soft); font-size: 12px; font-variant-numeric: tabular-nums; }
-svg text.last { fill: var(--ink); font-weight: 650; font-size: 13px; }
+svg text.last { fill: var(--ink); font-weight: 650; }
 .grid { stroke: var(--line); stroke-width: 1; }
 .bound { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 5 4; }
 .hover { fill: transparent; }
@@ -82,17 +87,29 @@ polyline { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: 
 .back-6 { background: var(--c6); } .back-7 { background: var(--c7); }
 table { width: 100%; margin-top: 14px; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: 500; font-size: 13px; text-align: left; }
-th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
+th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); overflow-wrap: break-word; }
+.confusion { width: auto; }
+.confusion th, .confusion td { padding: 6px 10px; }
 .n { text-align: right; white-space: nowrap; }
 .key { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 10px; }
-.meter { width: 28%; padding-right: 0; }
+.meter { width: 28%; min-width: 60px; padding-right: 0; }
 .meter div { height: 8px; border-radius: 4px; background: var(--c5); }
-pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+pre { margin: 0; white-space: pre-wrap; font-size: 13px; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(120px, 1fr)); gap: 14px; }
 .pictures img { width: 96px; image-rendering: pixelated; }
 .pictures figcaption { font-weight: 400; }
 .empty { color: var(--soft); font-style: italic; }
-@media (max-width: 600px) { .facts > div { grid-template-columns: 1fr; } }
+a { color: inherit; }
+@media (max-width: 600px) {
+  main { padding: 20px 10px 40px; }
+  section { padding: 16px 14px; }
+  .facts > div { grid-template-columns: 1fr; }
+  .cards { grid-template-columns: 1fr 1fr; gap: 10px; }
+  .card { padding: 12px 14px; }
+  .card .value { font-size: 24px; }
+  svg text { font-size: 15px; }
+  .scroll svg.wide { min-width: 700px; }
+}
 )css";
 
 }  // namespace sotto

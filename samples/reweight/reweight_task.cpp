@@ -65,7 +65,7 @@ std::string ReweightTask::description() const {
          "with differential privacy.";
 }
 
-std::string ReweightTask::title() const { return "Rows by their weights"; }
+std::string ReweightTask::title() const { return "A model with weights for its rows"; }
 
 Settings ReweightTask::defaults() const {
   return {.epsilon = 8,

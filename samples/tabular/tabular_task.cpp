@@ -55,8 +55,8 @@ std::string TabularTask::description() const {
 }
 
 std::string TabularTask::title() const {
-  const std::string about = schema_ ? schema_->label().name : "a label";
-  return "Predicting " + about + " from a table's rows";
+  return "A model of " + (schema_ ? fmt::format("\"{}\"", schema_->label().name) : "a label") +
+         " in a table's rows";
 }
 
 Settings TabularTask::defaults() const {

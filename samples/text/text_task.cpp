@@ -53,7 +53,7 @@ std::string TextTask::description() const {
 }
 
 std::string TextTask::title() const {
-  return model_.generates() ? "A language model of text" : "Telling the classes of text";
+  return model_.generates() ? "A language model" : "A classifier of text";
 }
 
 Settings TextTask::defaults() const {

@@ -120,16 +120,22 @@ TensorFile load_tensors(const std::string& path) {
 
 json norms_json(const TrainingReport::NormHistogram& norms) {
   return {{"step", norms.step},
+          {"steps", norms.steps},
           {"edges", norms.edges},
           {"counts", norms.counts},
+          {"below", norms.below},
+          {"above", norms.above},
           {"clip_bound", norms.clip_bound},
           {"clipped_fraction", norms.clipped_fraction}};
 }
 
 TrainingReport::NormHistogram norms_from_json(const json& object) {
   return {.step = object.at("step").get<std::int64_t>(),
+          .steps = object.at("steps").get<std::int64_t>(),
           .edges = object.at("edges").get<std::vector<double>>(),
           .counts = object.at("counts").get<std::vector<std::int64_t>>(),
+          .below = object.at("below").get<std::int64_t>(),
+          .above = object.at("above").get<std::int64_t>(),
           .clip_bound = object.at("clip_bound").get<double>(),
           .clipped_fraction = object.at("clipped_fraction").get<double>()};
 }

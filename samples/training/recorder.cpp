@@ -10,8 +10,8 @@ namespace sotto::samples {
 namespace {
 
 constexpr int bars = 40;
-// Norms differ by orders of magnitude: the bars are equally wide in their logarithm. The first and
-// the last bar count this share of the norms, which lies beyond, too.
+// Norms differ by orders of magnitude: the bars are equally wide in their logarithm. At most this
+// share of the norms lies below the bars, and above them.
 constexpr double tail = 0.005;
 constexpr double around_bound = 1.5;  // the axis covers the clip bound by this factor, both ways
 constexpr double max_ratio = 1e6;     // of the ends of the axis
@@ -25,6 +25,7 @@ double root_of_squares(const std::vector<double>& values) {
 }  // namespace
 
 void Recorder::add(const StepFacts& facts) {
+  ++steps_;
   loss_sum_ += facts.loss_sum;
   rows_ += facts.rows;
   units_ += facts.units;
@@ -60,6 +61,7 @@ void Recorder::close(std::int64_t step) {
 }
 
 void Recorder::clear() {
+  steps_ = 0;
   loss_sum_ = 0;
   rows_ = 0;
   units_ = 0;
@@ -96,12 +98,17 @@ void Recorder::close_norms(std::int64_t step, double clipped_fraction) {
       std::max(std::min(quantile(tail), clip_bound_ / around_bound), high / max_ratio);
   const double bars_per_unit = bars / std::log(high / low);
   TrainingReport::NormHistogram histogram{.step = step,
+                                          .steps = steps_,
                                           .counts = std::vector<std::int64_t>(bars),
                                           .clip_bound = clip_bound_,
                                           .clipped_fraction = clipped_fraction};
   for (int k = 0; k <= bars; ++k) histogram.edges.push_back(low * std::exp(k / bars_per_unit));
-  for (const double norm : norms_) {
-    const double bar = std::floor(std::log(norm / low) * bars_per_unit);
+  const auto first = std::lower_bound(norms_.begin(), norms_.end(), low);
+  const auto last = std::upper_bound(first, norms_.end(), high);
+  histogram.below = first - norms_.begin();
+  histogram.above = norms_.end() - last;
+  for (auto norm = first; norm != last; ++norm) {
+    const double bar = std::floor(std::log(*norm / low) * bars_per_unit);
     ++histogram.counts[static_cast<std::size_t>(std::clamp<double>(bar, 0, bars - 1))];
   }
   statistics_.norms.push_back(std::move(histogram));

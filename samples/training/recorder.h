@@ -28,6 +28,7 @@ class Recorder {
   Statistics statistics_;
   double clip_bound_ = 0;     // of all groups together, at the last step
   std::int64_t clipped_ = 0;  // units above the bound of some group
+  std::int64_t steps_ = 0;    // of the interval
   double loss_sum_ = 0;
   std::int64_t rows_ = 0, units_ = 0;
   std::vector<double> norms_;  // finite norms over all groups

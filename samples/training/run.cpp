@@ -152,7 +152,7 @@ class Session {
   std::string kept_model();
   void tell_end();
   void finish();
-  void compare();
+  std::optional<double> compare();
   void write_reports(const Outcome& outcome);
 
   Task& task_;
@@ -321,16 +321,18 @@ void Session::finish() {
     evaluate();
     save();
   }
-  const Outcome outcome{.measure = history_.back().measure,
-                        .epochs = epochs_of(options_.settings, made),
-                        .seconds = seconds(),
-                        .seconds_here = seconds() - statistics_.statistics().seconds,
-                        .steps_here = made - (options_.resumed ? options_.resumed->step : 0),
-                        .history = history_,
-                        .lost_releases = lost_releases_,
-                        .save = options_.save,
-                        .ledger = options_.ledger_file(),
-                        .saved_statistics = options_.statistics};
+  Outcome outcome{.measure = history_.back().measure,
+                  .epochs = epochs_of(options_.settings, made),
+                  .seconds = seconds(),
+                  .seconds_here = seconds() - statistics_.statistics().seconds,
+                  .steps_here = made - (options_.resumed ? options_.resumed->step : 0),
+                  .history = history_,
+                  .lost_releases = lost_releases_,
+                  .first_on_ledger =
+                      leads() && trainer_.engine() && ledger_.releases() == ledger_.run_releases(),
+                  .save = options_.save,
+                  .ledger = options_.ledger_file(),
+                  .saved_statistics = options_.statistics};
   progress_.clear();
   if (signal_ != 0) {
     print("stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
@@ -343,7 +345,7 @@ void Session::finish() {
   }
   std::exception_ptr failure;  // of what follows the private training and must not take its results
   try {
-    compare();
+    outcome.ordinary_measure = compare();
   } catch (const std::exception&) {
     if (ranks_) throw;  // the others wait for this one
     failure = std::current_exception();
@@ -354,14 +356,15 @@ void Session::finish() {
   if (failure) std::rethrow_exception(failure);
 }
 
-void Session::compare() {
-  if (!options_.compare || signal_ != 0) return;
+std::optional<double> Session::compare() {
+  if (!options_.compare || signal_ != 0) return std::nullopt;
   const std::optional<double> ordinary = ordinary_measure(
       task_, trainer_.settings(), data_, [this] { return stopped(); }, ranks_);
-  if (!ordinary) return;
+  if (!ordinary) return std::nullopt;
   const Measure measure = task_.measure();
   print("without privacy: {} {} {}, which is NOT PRIVATE\n", held_out(trainer_.settings()),
         measure.name, text_of(measure, *ordinary));
+  return ordinary;
 }
 
 void Session::write_reports(const Outcome& outcome) {

@@ -18,6 +18,7 @@ namespace {
 
 std::vector<TrainingReport::Point> points(const Outcome& outcome, const Statistics& statistics) {
   std::map<std::int64_t, TrainingReport::Point> by_step;
+  if (outcome.first_on_ledger) by_step[0].epsilon = 0;
   for (const auto& [step, measure, epsilon] : outcome.history) {
     by_step[step].measure = measure;
     if (epsilon) by_step[step].epsilon = *epsilon;
@@ -152,6 +153,8 @@ TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Stati
   report.held_out = held_out(settings);
   report.measured_on_private_data = measured_on_private_data(trainer);
   report.test_measure = outcome.measure;
+  if (outcome.ordinary_measure) report.ordinary_measure = *outcome.ordinary_measure;
+  report.provenance = provenance(settings.device);
   report.epochs = outcome.epochs;
   report.seconds = outcome.seconds;
   trainer.describe(report);

@@ -11,7 +11,8 @@
 namespace sotto::samples {
 
 struct Outcome {
-  double measure = 0;  // the task's, on the test data
+  double measure = 0;                        // the task's, on the test data
+  std::optional<double> ordinary_measure{};  // that of training without privacy, if asked for
   double epochs = 0;
   double seconds = 0;
   double seconds_here = 0;  // without those of runs that this one resumed
@@ -19,6 +20,7 @@ struct Outcome {
   std::vector<Checkpoint::Evaluation> history;
   // Releases that are charged although their model was lost in a crash.
   std::int64_t lost_releases = 0;
+  bool first_on_ledger = false;  // nothing had been spent at step 0
   // The paths of the model, if it was saved, and of its ledger, and whether statistics were saved.
   std::string save{};
   std::string ledger{};

@@ -15,7 +15,7 @@ std::string TuneTask::description() const {
          "learning rate, in the same training, by public rows.";
 }
 
-std::string TuneTask::title() const { return "Digits, with settings that were learned"; }
+std::string TuneTask::title() const { return "A model of digits with learned settings"; }
 
 // Settings that nobody tuned: they are what the learning and the sweep start from.
 Settings TuneTask::defaults() const {

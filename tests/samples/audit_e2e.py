@@ -106,7 +106,7 @@ class Whole(Audit):
             text = file.read()
         parsed = Page(text)
         self.assertEqual((parsed.faults, parsed.open), ([], []))
-        self.assertIn("not private", parsed.text)
+        self.assertIn("This page is SECRET.", parsed.text)
         self.assertNotRegex(text, r"(src|href)=|@import|url\(")
 
     def test_quiet_runs_print_the_findings_alone(self):

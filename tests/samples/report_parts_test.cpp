@@ -4,8 +4,10 @@
 #include <numeric>
 
 #include "samples/report/charts.h"
+#include "samples/report/confusion_table.h"
 #include "samples/report/picture_grid.h"
 #include "samples/report/results.h"
+#include "samples/report/settings_section.h"
 #include "samples/training/recorder.h"
 #include "tests/support/catch.h"
 
@@ -31,6 +33,56 @@ TEST_CASE("base64 is that of RFC 4648") {
   for (std::size_t k = 0; k < std::size(texts); ++k)
     CHECK(base64(std::string("foobar").substr(0, k)) == texts[k]);
   CHECK(base64("\xff\xfe\xfb") == "//77");
+}
+
+TEST_CASE("a command line is one that a shell reads as the same words") {
+  const std::string words("a\0b c\0it's\0\0--x=1,2\0$(y)", 24);
+  CHECK(shell_command(words) == R"(a 'b c' 'it'\''s' '' --x=1,2 '$(y)')");
+  CHECK(shell_command("") == "");
+  const Provenance here = provenance();
+  CHECK(here.time.ends_with(" UTC"));
+  CHECK(here.sotto.starts_with("0."));
+  CHECK(contains(here.machine, " cores"));
+  CHECK_FALSE(here.command.empty());
+}
+
+TEST_CASE("a matrix says which side is the truth, and adds up") {
+  TrainingReport::Confusion confusion{{"cat", "dog"}, {1000, 200, 30, 4}};
+  const std::string html = confusion_table(confusion);
+  for (const char* text :
+       {"true class", "predicted class", ">1,200</td>", ">34</td>", ">1,030</td>", ">204</td>",
+        ">1,234</td>", "var(--c0) 42%", "var(--c1) 9%"}) {
+    CAPTURE(text);
+    CHECK(contains(html, text));
+  }
+  confusion.counts.pop_back();
+  CHECK_THROWS_WITH(confusion_table(confusion), "report: 3 counts of 2 classes");
+}
+
+TEST_CASE("settings stand in groups, without those that are off, and long ones below") {
+  const std::string html = settings_section({{"largest batch", "0"},
+                                             {"batch", "256.0"},
+                                             {"seed", "0"},
+                                             {"hidden", "64"},
+                                             {"schema", "{\n}"},
+                                             {"epsilon", "3"}});
+  for (const char* text :
+       {"<h3>Privacy</h3>\n<dl class=\"settings\">\n<div><dt>epsilon</dt>", "<h3>Training</h3>",
+        "<dt>batch</dt><dd>256</dd>", "<dt>seed</dt><dd>0</dd>", "<h3>Model and data</h3>",
+        "<dt>hidden</dt>", "<h3>schema</h3>\n<pre>{\n}</pre>"}) {
+    CAPTURE(text);
+    CHECK(contains(html, text));
+  }
+  CHECK_FALSE(contains(html, "largest batch"));
+}
+
+TEST_CASE("every setting of a training has a group of its own") {
+  std::vector<std::string> general;
+  samples::Settings settings;
+  samples::visit_settings(settings, [&](const char* name, const auto&, samples::OnResume) {
+    general.push_back(group_of(name));
+  });
+  CHECK(std::count(general.begin(), general.end(), "Model and data") == 3);  // sizes
 }
 
 TEST_CASE("the pictures that are shown are those taken for another class most certainly") {
@@ -60,13 +112,26 @@ TEST_CASE("a logarithmic axis gives every order of magnitude the same width") {
   HistogramChart chart{
       .edges = {0.01, 0.1, 1, 10, 100}, .counts = {1, 2, 3, 4}, .bound = 1, .logarithmic = true};
   const std::string svg = histogram_chart(chart);
-  CHECK(occurrences(svg, "width=\"200.0\"") == 4);
-  CHECK(contains(svg, "x1=\"466.0\" y1=\"12.0\" x2=\"466.0\""));  // the bound, in the middle
+  CHECK(occurrences(svg, "width=\"85.0\"") == 4);
+  CHECK(contains(svg, "x1=\"232.0\" y1=\"24.0\" x2=\"232.0\""));  // the bound, in the middle
   for (const char* mark : {">0.01<", ">0.1<", ">1<", ">10<", ">100<"}) CHECK(contains(svg, mark));
   chart.edges = {1, 2, 4, 6, 8};
   CHECK(contains(histogram_chart(chart), ">5<"));
   chart.edges[0] = 0;
   CHECK_THROWS_AS(histogram_chart(chart), std::invalid_argument);
+}
+
+TEST_CASE("bars for what lies beyond the edges stand apart and say so") {
+  HistogramChart chart{.edges = {1, 2, 3}, .counts = {4, 5}, .bound = 2.5, .bound_name = "bound"};
+  CHECK_FALSE(contains(histogram_chart(chart), ">more<"));
+  chart.above = 9;
+  const std::string svg = histogram_chart(chart);
+  CHECK(contains(svg, "<title>above 3: 9</title>"));
+  CHECK(contains(svg, ">more<"));
+  CHECK_FALSE(contains(svg, ">less<"));
+  CHECK(contains(svg, ">10<"));  // the axis reaches the bar
+  chart.below = 7;
+  CHECK(contains(histogram_chart(chart), "<title>below 1: 7</title>"));
 }
 
 TEST_CASE("norms of many magnitudes spread over the bars of their histogram") {
@@ -85,7 +150,11 @@ TEST_CASE("norms of many magnitudes spread over the bars of their histogram") {
     CHECK(norms.counts[k] >= 20);
     CHECK(norms.counts[k] <= 40);
   }
-  CHECK(std::accumulate(norms.counts.begin(), norms.counts.end(), std::int64_t{0}) == 1001);
+  CHECK(norms.steps == 1);
+  CHECK(norms.below == 5);  // of 1001, half a percent
+  CHECK(norms.above == 5);
+  CHECK(std::accumulate(norms.counts.begin(), norms.counts.end(), norms.below + norms.above) ==
+        1001);
   CHECK(norms.edges.front() < 0.1);
   CHECK(norms.edges.back() > 0.1);
 }
@@ -101,6 +170,8 @@ TEST_CASE("equal norms, and none but zero, have a histogram around the clip boun
     TrainingReport report;
     report.norms = recorder.statistics().norms;
     CHECK_NOTHROW(to_html(report));
-    CHECK(std::accumulate(report.norms[0].counts.begin(), report.norms[0].counts.end(), 0) == 10);
+    const auto& norms = report.norms[0];
+    CHECK(std::accumulate(norms.counts.begin(), norms.counts.end(), norms.below + norms.above) ==
+          10);
   }
 }

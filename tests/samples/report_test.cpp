@@ -151,6 +151,10 @@ TrainingReport full_report() {
   report.test_measure = 0.95;
   report.epochs = 5;
   report.seconds = 83;
+  report.provenance = {.time = "2026-11-27 19:20 UTC",
+                       .sotto = "0.1.0, commit 25383b9fd0",
+                       .machine = "a CPU, 4 cores",
+                       .command = "sotto-mnist --save 'my model'"};
   return report;
 }
 
@@ -175,7 +179,9 @@ TEST_CASE("the headline and the statement carry the values") {
   for (const char* text :
        {"95 %", "ε = 2.5", "δ = 10⁻⁵", "1 min 23 s", "500 steps", "Poisson, rate 0.01",
         "adding or removing one sample", "the choice of settings", "12 MiB", "75.0 %", "1,234",
-        "clip bound C = 1.5", "step 500: accuracy 95 %"}) {
+        "clip bound C = 1.5", "step 500: accuracy 95 %", "<h1>Digits, trained privately</h1>",
+        "2026-11-27 19:20 UTC", "0.1.0, commit 25383b9fd0", "a CPU, 4 cores",
+        "sotto-mnist --save &#39;my model&#39;"}) {
     CAPTURE(text);
     CHECK(contains(html, text));
   }
@@ -234,12 +240,14 @@ TEST_CASE("text from outside is escaped wherever it stands") {
   report.settings = {{evil, evil}};
   report.phases = {{evil, 1, 1}};
   report.not_private = {evil};
+  report.provenance = {evil, evil, evil, evil};
   report.privacy =
       PrivacyStatement{1, 0, 1, evil, evil, evil, evil, evil, evil, {}, {evil}, {evil}, {evil}};
   report.privacy->composition = evil;
+  report.privacy->assumed = {evil};
   const std::string html = to_html(report);
   CHECK(Page(html).count("script") == 0);
-  CHECK(occurrences(html, escape(evil)) == 17);
+  CHECK(occurrences(html, escape(evil)) == 23);
   CHECK_FALSE(contains(html, "\x01"));
   report.privacy->not_private = {evil};
   CHECK(Page(to_html(report)).count("script") == 0);
@@ -287,6 +295,40 @@ TEST_CASE("one point is drawn as a dot inside the chart") {
   CHECK_FALSE(contains(html, "inf"));
 }
 
+TEST_CASE("a page is SECRET, first of all, and says which numbers make it so") {
+  TrainingReport report = full_report();
+  const std::string html = to_html(report);
+  const std::size_t banner = html.find("This page is SECRET.");
+  REQUIRE(banner != std::string::npos);
+  CHECK(banner < html.find("class=\"card\""));
+  CHECK(contains(html, ": training loss; fraction of samples clipped; distribution of per-sample"));
+  CHECK(contains(html, "href=\"#not-private\""));
+  CHECK(contains(html, "id=\"not-private\""));
+  report.privacy->not_private = {"seeded noise"};
+  CHECK(contains(to_html(report), "<h1>Digits</h1>"));  // which nobody trained privately
+}
+
+TEST_CASE("the accuracy of training without privacy stands beside the private one") {
+  TrainingReport report = full_report();
+  CHECK_FALSE(contains(to_html(report), "Without privacy"));
+  CHECK(to_json(report)["ordinary_accuracy"].is_null());
+  report.ordinary_measure = 0.975;
+  const std::string html = to_html(report);
+  CHECK(contains(html, "Without privacy"));
+  CHECK(contains(html, "97.5 %"));
+  CHECK(occurrences(html, badge) == 6);
+  CHECK(contains(html, "<li>Test accuracy without privacy"));
+  CHECK(to_json(report)["ordinary_accuracy"] == 0.975);
+}
+
+TEST_CASE("curves begin at step 0") {
+  TrainingReport report = full_report();
+  report.points = {{.step = 100, .loss = 1}, {.step = 200, .loss = 2}};
+  const std::string html = to_html(report);
+  CHECK(contains(html, ">0</text>"));
+  CHECK(contains(html, "points=\"232.0,"));  // halfway
+}
+
 TEST_CASE("an impossible statement or histogram is refused") {
   TrainingReport report = full_report();
   report.privacy->epsilon = TrainingReport::unmeasured;
@@ -309,7 +351,7 @@ TEST_CASE("pictures taken for another class are in the page, unless privacy prot
   const std::string html = to_html(report);
   CHECK(Page(html).count("img") == 2);
   CHECK(contains(html, "src=\"data:image/png;base64,iVBORw==\""));
-  CHECK(contains(html, "&lt;cat&gt;, taken for dog (50 %)"));
+  CHECK(contains(html, "&lt;cat&gt;, predicted dog (50 %)"));
   CHECK(to_json(report)["wrong_pictures"][1] ==
         nlohmann::json{{"class", "ship"}, {"predicted", "dog"}, {"probability", 0.25}});
   report.measured_on_private_data = true;
@@ -329,6 +371,7 @@ TEST_CASE("the JSON holds the same facts, and null for missing measurements") {
   CHECK(json["norms"][0]["counts"] == std::vector<int>{5, 1234, 2});
   CHECK(json["phases"][1]["peak_bytes"] == 12 << 20);
   CHECK(json["settings"][0]["value"] == "0.1");
+  CHECK(json["provenance"]["command"] == report.provenance.command);
   CHECK(json["not_private"] == not_private_numbers(report));
   report.privacy.reset();
   CHECK(to_json(report)["privacy"].is_null());

@@ -61,7 +61,7 @@ TEST_CASE("without a maximum number of steps the report says what epsilon rests 
   Training t;
   Engine engine = t.engine(Ledger(), {.noise_multiplier = 2, .logical_batch = 20});
   t.step(engine, 2);
-  CHECK(says(engine.report().composition, "their number was not chosen by looking"));
+  CHECK(says(engine.report().composition, "did not choose the last step by looking"));
   CHECK_FALSE(engine.report().epsilon_planned);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("means are planned where they were announced, and room is left for the
   means(engine, 5);
   // The rest of the plan could still be chosen by looking at the means, so the whole plan counts.
   CHECK(engine.epsilon() > 1.999);
-  CHECK(says(engine.report().composition, "all that was planned, as which part"));
+  CHECK(says(engine.report().composition, "epsilon is that of the whole plan"));
   t.step(engine, 5);
   means(engine, 5);
   CHECK_FALSE(engine.ledger().history().adaptive);

@@ -304,7 +304,8 @@ TEST_CASE("the report says that an absent unit counts for nothing, and which num
   CHECK(says(report.relation, "add or remove one, as zero-out"));
   CHECK(says(report.relation, "the number of units is public"));
   std::string lines;
-  for (const std::string& line : report.not_covered) lines += line + "\n";
+  for (const auto* list : {&report.not_covered, &report.assumed})
+    for (const std::string& line : *list) lines += line + "\n";
   for (const char* part : {"sums of gradients", "fractions clipped", "how many units were drawn",
                            "number of units: it is public", "seed", "padded", "GPUs", "ChaCha20",
                            "outside of the tape", "checkpoint", "Time, memory"}) {
