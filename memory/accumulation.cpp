@@ -83,10 +83,10 @@ Accumulation::Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks
 Accumulation::Accumulation(const Policy& policy, nn::Module* model,
                            std::vector<Parameter*> parameters, Ranks& ranks)
     : Accumulation(policy, model) {
-  check(policy.limit == 0 || policy.precision,
+  check(ranks.size() == 1 || policy.limit == 0 || policy.precision,
         "Accumulation: ranks need a policy with a precision");
   parameters_ = std::move(parameters);
-  if (ranks.size() > 1) ranks_ = &ranks;
+  ranks_ = std::shared_ptr<Ranks>(std::shared_ptr<void>(), &ranks);  // not owned
 }
 
 bool Accumulation::unscaled(const TapeOptions& options) const {
@@ -141,7 +141,7 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   }
   const LimitScope limit(policy_.limit, device_of(optimizer));
   std::optional<nn::RankSink> rank_sink;
-  if (ranks_) rank_sink.emplace(*ranks_, parameters_);
+  if (ranks_->size() > 1) rank_sink.emplace(*ranks_, parameters_);
   WatchedSums sink(rank_sink ? &*rank_sink : nullptr);
   double loss_sum = 0;
   const auto run = [&](std::int64_t first, std::int64_t end) {
@@ -157,13 +157,13 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   };
   if (!rows.empty()) over_parts(std::ssize(rows), options, run, lost);
   phases_.stop();
-  Result result{sink.sums.gradients(), loss_sum};
+  Result result{sink.sums.gradients()};
   if (rank_sink) {
     sink.send_rest();
-    result = {rank_sink->gradients()};
-    for (const double loss : all_gather(*ranks_, "Accumulation: losses", loss_sum))
-      result.loss_sum += loss;
+    result.gradients = rank_sink->gradients();
   }
+  for (const double loss : all_gather(*ranks_, "Accumulation: losses", loss_sum))
+    result.loss_sum += loss;
   if (unscaled(options)) return result;
   std::optional<Gradients> divided = loss_scale_.unscaled(result.gradients);
   result.overflowed = !divided;
@@ -175,7 +175,6 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
 Accumulation::Batch Accumulation::share_of(const Loss& loss, std::span<const std::int64_t> rows,
                                            const TapeOptions& options) const {
   Batch batch{loss, rows, options, rows.size()};
-  if (!ranks_) return batch;
   batch.rows_of_all_ranks = 0;
   const std::vector<std::size_t> counts = all_gather(*ranks_, "Accumulation: rows", rows.size());
   for (std::size_t k = 0; k < counts.size(); ++k) {
@@ -187,7 +186,7 @@ Accumulation::Batch Accumulation::share_of(const Loss& loss, std::span<const std
 }
 
 Gradients Accumulation::sum_over_ranks(const Gradients& own) const {
-  if (!ranks_) return own;
+  if (ranks_->size() == 1) return own;
   nn::RankSink sink(*ranks_, parameters_);
   for (const auto& [parameter, gradient] : own) sink.add(*parameter, gradient);
   return sink.gradients();

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "autograd/tape.h"
-#include "core/ranks/ranks.h"
+#include "core/ranks/one_rank.h"
 #include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
 #include "memory/planning/planner.h"
@@ -41,10 +42,10 @@ class Accumulation {
   // `model` computes the loss and must outlive this object. Its activation checkpoints are those of
   // the policy (set_checkpoints), or planned if the policy leaves them unset.
   Accumulation(const Policy& policy, nn::Module& model) : Accumulation(policy, &model) {}
-  // Data parallelism: mean_gradient() takes each rank's own rows and returns the mean over the
-  // ranks' concatenated rows: the same bits on every rank, and one process's result up to rounding.
-  // A rank may have no rows. Throws std::invalid_argument for a policy that leaves the precision
-  // unset, since ranks might choose differently.
+  // Data parallelism: mean_gradient() gets each rank's rows, and returns the mean over the ranks'
+  // concatenated rows: the same bits on every rank, and one process's result up to rounding. A rank
+  // may have no rows. The ranks outlive this object. Throws std::invalid_argument for a policy that
+  // leaves open in which precision to compute, since ranks might choose differently.
   Accumulation(const Policy& policy, nn::Module& model, Ranks& ranks);
   // For losses of parameters that are not the model's: mean_gradient() returns the gradients of
   // those `parameters` that are trainable at its call. The model may be null, as in the first
@@ -107,7 +108,7 @@ class Accumulation {
   Policy policy_;
   nn::Module* model_;                   // null: activation checkpoints cannot be set
   std::vector<Parameter*> parameters_;  // that ranks sum gradients of
-  Ranks* ranks_ = nullptr;              // null: one rank
+  std::shared_ptr<Ranks> ranks_ = std::make_shared<OneRank>();
   Dtype precision_;
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;

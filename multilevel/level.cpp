@@ -15,14 +15,6 @@ namespace {
 // Added to the norm of a gradient that is clipped, as in PyTorch's clip_grad_norm_.
 constexpr double norm_offset = 1e-6;
 
-memory::Accumulation accumulation_of(const Problem& problem, const std::vector<Parameter*>& all,
-                                     Ranks* ranks) {
-  nn::Module* const module = problem.variables.module;
-  if (ranks) return memory::Accumulation(problem.policy, module, all, *ranks);
-  return module ? memory::Accumulation(problem.policy, *module)
-                : memory::Accumulation(problem.policy);
-}
-
 std::vector<Parameter*> learned(const Problem& problem) {
   const std::vector<const Parameter*> held = problem.optimizer.parameters();
   std::vector<Parameter*> parameters;
@@ -40,9 +32,8 @@ Gradients values_of(const std::vector<Parameter*>& parameters) {
 }
 
 // The sum over ranks, in their order.
-double sum_of_ranks(Ranks* ranks, double own) {
-  if (!ranks) return own;
-  const std::vector<double> all = all_gather(*ranks, "multilevel: numbers", own);
+double sum_of_ranks(Ranks& ranks, double own) {
+  const std::vector<double> all = all_gather(ranks, "multilevel: numbers", own);
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
@@ -74,13 +65,13 @@ void check_row_losses(const char* response, const Var& losses, const Pass& pass)
         pass.rows.size());
 }
 
-Level::Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks* ranks)
+Level::Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks& ranks)
     : problem_(problem),
       named_(problem.variables.parameters),
       parameters_(learned(problem)),
       everything_(everything),
       ranks_(ranks),
-      accumulation_(accumulation_of(problem, everything, ranks)) {}
+      accumulation_(problem.policy, problem.variables.module, everything, ranks) {}
 
 Var Level::loss(Pass& pass) const {
   const Var losses = problem_.loss(pass);
@@ -95,12 +86,11 @@ TapeOptions Level::tape_options() const {
 
 // Ranks have about as many rows each, those of rank 0 first.
 std::span<const std::int64_t> Level::own_rows() const {
-  if (!ranks_) return rows_;
   const auto end_of = [this](int rank) {
-    return static_cast<std::size_t>(rows() * rank / ranks_->size());
+    return static_cast<std::size_t>(rows() * rank / ranks_.size());
   };
-  const std::size_t first = end_of(ranks_->rank());
-  return std::span(rows_).subspan(first, end_of(ranks_->rank() + 1) - first);
+  const std::size_t first = end_of(ranks_.rank());
+  return std::span(rows_).subspan(first, end_of(ranks_.rank() + 1) - first);
 }
 
 Gradients Level::gradient(const std::vector<Parameter*>& by) {

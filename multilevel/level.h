@@ -32,9 +32,9 @@ void check_row_losses(const char* response, const Var& losses, const Pass& pass)
 // A problem in training. Levels makes one for each problem; responses get the one below.
 class Level {
  public:
-  // `everything` are the parameters of all problems. With ranks, which must outlive it, each rank
-  // computes its part of every batch.
-  Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks* ranks = nullptr);
+  // `everything` are the parameters of all problems. Each rank computes its part of every batch;
+  // the ranks must outlive the level.
+  Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks& ranks);
 
   // For responses: everything is at the parameters as they are now and on the last batch, with the
   // same dropout masks in all passes.
@@ -142,7 +142,7 @@ class Level {
   nn::NamedParameters named_;           // with frozen ones
   std::vector<Parameter*> parameters_;  // that the optimizer holds
   std::vector<Parameter*> everything_;
-  Ranks* ranks_;  // null: one process
+  Ranks& ranks_;
   memory::Accumulation accumulation_;
   Dtype precision_ = Dtype::f32;  // f64: of all passes; else the policy's
   DetachedValues detached_;

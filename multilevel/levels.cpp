@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/ranks/one_rank.h"
 #include "nn/optim/rank_sink.h"
 
 namespace sotto::multilevel {
@@ -25,8 +26,9 @@ Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
       ready_(problems.size()),
       cycle_begins_(problems.size(), true) {
   const std::vector<Parameter*> all = all_parameters(problems);
-  if (options.ranks) nn::broadcast_values(*options.ranks, all);
-  for (const Problem& problem : problems) levels_.emplace_back(problem, all, options.ranks.get());
+  options_.ranks = ranks_or_one(options.ranks);
+  nn::broadcast_values(*options_.ranks, all);
+  for (const Problem& problem : problems) levels_.emplace_back(problem, all, *options_.ranks);
 }
 
 void Levels::run(std::int64_t iterations, const std::function<bool()>& go_on) {

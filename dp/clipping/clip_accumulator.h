@@ -66,8 +66,7 @@ class ClipAccumulator {
   const Gradients& complete_sums();
   // Returns complete_sums() and gives them up.
   Gradients take_sums();
-  // With several ranks, where sums go when they are settled; null: they stay. Outlives this object,
-  // or is replaced.
+  // Where finished sums are sent (null: kept here). Must outlive this object or be replaced.
   void send_to(nn::SumsToOwners* owners) { owners_ = owners; }
   // Called when nothing more will be added to the parameter's sum in this batch.
   void settle(const Parameter& parameter);

@@ -103,15 +103,15 @@ struct EngineOptions {
   memory::LossScaling loss_scaling = {};
   // The seed of public randomness, such as dropout.
   std::uint64_t seed = 0;
-  // The ranks of a distributed run; one rank: an ordinary run; null: the ledger's, or an ordinary
-  // run, refused in one of several processes of mpirun or srun. Every rank runs the same program
-  // with the same options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches; each rank
-  // computes the units that it owns, and draws the noise and keeps the optimizer's state for some
-  // of the elements. f32 weights have the same bits for every number of ranks; sums for f64
-  // parameters are added in the order of ranks, and the same up to rounding. The engine refuses
-  // differences between ranks in options, values, a Dataset, and the bits of their arithmetic, and,
-  // on several, floating-point noise, and a memory limit where units have owners. A memory limit is
-  // each process's, without the buffers of messages, and not for threads.
+  // The ranks of a distributed run. Null: the ledger's ranks if it has any, else a single process
+  // (an error under mpirun or srun with several). Every rank runs the same program with the same
+  // options, on a ledger by Ledger::on_rank_0. Rank 0 draws the batches; each rank computes the
+  // units that it owns, and draws the noise and keeps the optimizer's state for some of the
+  // elements. f32 weights have the same bits for every number of ranks; sums for f64 parameters are
+  // added in the order of ranks, and the same up to rounding. Throws if ranks differ in: options,
+  // parameter values, the Dataset, floating-point results. With several ranks also refuses:
+  // floating-point noise; a memory limit with owner_of_unit. A memory limit is each process's,
+  // without the buffers of messages, and not for threads.
   std::shared_ptr<Ranks> ranks = nullptr;
   // Returns the owner of a unit, a number from 0: rank `owner` modulo the number of ranks alone
   // asks for the unit's rows, and calls the loss with them. It must be PUBLIC, a function of the

@@ -14,7 +14,7 @@ namespace {
 EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
                         const Dataset* data, const Ledger& ledger, const EngineOptions& options) {
   EngineOptions checked = options;
-  if (!checked.ranks) checked.ranks = ledger.ranks();
+  checked.ranks = given_ranks(options, ledger);
   const std::vector<std::string> problems =
       engine_problems(model, optimizer, population, checked, ledger.header());
   checked.ranks = ranks_or_one(checked.ranks);

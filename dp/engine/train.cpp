@@ -10,6 +10,7 @@
 #include "core/ranks/collectives.h"
 #include "core/ranks/one_rank.h"
 #include "dp/engine/training_checkpoint.h"
+#include "dp/engine/unit_owners.h"
 #include "memory/planning/planner.h"
 #include "nn/data/batch_loader.h"
 
@@ -184,7 +185,7 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
                        const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
                        const OnStep& on_step) {
   check_options(options);
-  const auto ranks = ranks_or_one(options.engine.ranks ? options.engine.ranks : ledger.ranks());
+  const auto ranks = ranks_or_one(given_ranks(options.engine, ledger));
   const auto lock = lock_of(options, *ranks);
   return train_locked(model, optimizer, data, ledger, *ranks, options, loss, on_step);
 }

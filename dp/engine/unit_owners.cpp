@@ -25,6 +25,10 @@ std::vector<std::string> texts(const std::vector<std::size_t>& ranks) {
 
 }  // namespace
 
+std::shared_ptr<Ranks> given_ranks(const EngineOptions& options, const Ledger& ledger) {
+  return options.ranks ? options.ranks : ledger.ranks();
+}
+
 RankOf rank_of(const EngineOptions& options) {
   const auto ranks = ranks_or_one(options.ranks);
   return {ranks->rank(), ranks->size()};

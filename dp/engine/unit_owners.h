@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dp/engine/engine_options.h"
+#include "dp/ledger/ledger.h"
 #include "dp/sampling/sampler.h"
 
 namespace sotto {
@@ -19,6 +20,8 @@ struct RankOf {
   // Owner k's units are computed by rank k, modulo the number of ranks.
   bool is(std::int64_t owner) const { return owner % ranks == rank; }
 };
+// The ranks that were given: the options', or else the ledger's; null: neither has any.
+std::shared_ptr<Ranks> given_ranks(const EngineOptions& options, const Ledger& ledger);
 // This process among options.ranks.
 RankOf rank_of(const EngineOptions& options);
 
@@ -35,8 +38,8 @@ class UnitOwners {
  public:
   // The options must outlive this object.
   explicit UnitOwners(const EngineOptions& options) : options_(options) {}
-  // Divides the population into pieces of consecutive units, the owners unless owner_of_unit says
-  // them, of which a batch holds about `units` or fewer.
+  // Splits the population into runs of consecutive units with at most about `units` per batch. Run
+  // k has owner k unless owner_of_unit is set.
   void set_pieces(const Sampler& sampler, std::int64_t units);
   std::int64_t owner(std::int64_t unit) const;
   // Those of the units that this rank computes.

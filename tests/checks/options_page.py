@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that the members of EngineOptions, their list and their page are the same.
 
-usage: options.py ROOT
-       options.py ROOT --self   checks that a member left out anywhere would be found
+usage: options_page.py ROOT
+       options_page.py ROOT --self   checks that a member left out anywhere would be found
 """
 import pathlib
 import re
