@@ -5,11 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "core/allocator/memory_usage.h"
 #include "core/io/file_lock.h"
-#include "core/overloaded.h"
 #include "core/ranks/collectives.h"
 #include "core/ranks/one_rank.h"
 #include "dp/engine/training_checkpoint.h"
+#include "dp/engine/training_run.h"
 #include "dp/engine/unit_owners.h"
 #include "memory/planning/planner.h"
 #include "nn/data/batch_loader.h"
@@ -18,9 +19,12 @@ namespace sotto {
 
 namespace {
 
+bool has_checkpoint(const TrainOptions& options) {
+  return !options.save.empty() && std::filesystem::exists(options.save);
+}
+
 Ledger open_ledger(const std::string& path, const TrainOptions& options) {
-  if (!options.save.empty() && std::filesystem::exists(options.save))
-    return Ledger::resume(path, checkpoint_mark(options.save));
+  if (has_checkpoint(options)) return Ledger::resume(path, checkpoint_mark(options.save));
   if (std::filesystem::exists(path)) return Ledger::open(path);
   return Ledger::create(path, {.unit = options.engine.unit});
 }
@@ -48,118 +52,155 @@ std::shared_ptr<const void> lock_of(const TrainOptions& options, Ranks& ranks) {
   std::shared_ptr<const void> lock;
   if (options.save.empty()) return lock;
   on_rank_0(ranks, "train: lock", [&] {
-    lock = lock_name(options.save);
+    lock = options.lock ? options.lock : lock_name(options.save);
     if (!lock)
       throw SystemFailure(fmt::format("train: another training uses {} now", options.save));
   });
   return lock;
 }
 
-void tell(const TrainOptions& options, const Engine& engine, const std::string& line) {
-  if (engine.ranks()->rank() != 0) return;
-  if (options.tell) return options.tell(line);
+// A training from its checkpoint, if there is one, to its end, with the name locked.
+class Loop {
+ public:
+  Loop(TrainingRun& run, const OnStep& on_step)
+      : run_(run), options_(run.options()), ranks_(*run.ranks()), on_step_(on_step) {}
+
+  // `saved`: whether there is a checkpoint.
+  void make(bool saved);
+
+ private:
+  void tell(const std::string& line) const;
+  void tell_end(bool resumed) const;
+  void save();
+  void evaluate();
+  bool goes_on();
+  bool stepped(const StepReport& report);
+  bool make_steps();
+  void end();
+
+  TrainingRun& run_;
+  const TrainOptions& options_;
+  Ranks& ranks_;
+  const OnStep& on_step_;
+  TrainingObserver nobody_;
+  TrainingObserver& observer_ = options_.observer != nullptr ? *options_.observer : nobody_;
+  std::int64_t saved_at_ = -1, evaluated_at_ = -1;  // steps
+};
+
+void Loop::tell(const std::string& line) const {
+  if (ranks_.rank() != 0) return;
+  if (options_.tell) return options_.tell(line);
   fmt::print(stderr, "sotto: {}\n", line);
 }
 
 // Says why no step is left; nothing if all were made in this call.
-void tell_end(const TrainOptions& options, const Engine& engine, bool resumed) {
-  const std::int64_t made = engine.steps_made(), steps = options.engine.steps;
+void Loop::tell_end(bool resumed) const {
+  const std::int64_t made = run_.steps_made(), steps = options_.engine.steps;
   const std::string spent =
       made >= steps
           ? ""
           : fmt::format(": the target epsilon {} is spent, other runs' and lost steps included",
-                        options.engine.target_epsilon.value_or(0));
+                        options_.engine.target_epsilon.value_or(0));
   if (resumed) {
-    tell(options, engine,
-         fmt::format("nothing left to do: resumed at step {} of {}{}", made, steps, spent));
+    tell(fmt::format("nothing left to do: resumed at step {} of {}{}", made, steps, spent));
   } else if (made < steps) {
-    tell(options, engine, fmt::format("ended after step {} of {}{}", made, steps, spent));
+    tell(fmt::format("ended after step {} of {}{}", made, steps, spent));
   }
 }
 
-Var loss_of(nn::Module& model, const TrainLoss& loss, Tape& tape, const Dataset& batch) {
-  return std::visit(
-      Overloaded{
-          [&](const LabelLoss& f) { return f(model(tape.input(batch.inputs)), batch.targets); },
-          [&](const ValueLoss& f) {
-            return f(model(tape.input(batch.inputs)), tape.input(batch.targets));
-          },
-          [&](const BatchLoss& f) { return f(tape, batch); }},
-      loss);
+void Loop::save() {
+  if (options_.save.empty()) return;
+  const TensorFile file = run_.checkpoint();
+  saved_at_ = run_.steps_made();
+  on_rank_0(ranks_, "save_checkpoint", [&] { observer_.save(options_.save, file); });
 }
 
-void plan_standardizing(nn::Module& model, const StandardizeOptions& standardize,
-                        EngineOptions& engine) {
-  const PlannedMeans planned = planned_means(standardize);
-  const std::vector<Parameter*> all = model.parameters();
-  check(std::find(all.begin(), all.end(), standardize.layer->mean.get()) != all.end(),
-        "train: the layer that standardises is not part of the model");
-  engine.planned_means.push_back(planned);
+void Loop::evaluate() {
+  evaluated_at_ = run_.steps_made();
+  run_.evaluate();
 }
 
-// The loader must outlive the engine.
-EngineOptions options_of_engine(nn::Module& model, const TrainOptions& options,
-                                BatchLoader& loader) {
-  EngineOptions all = options.engine;
-  if (!all.prefetch_rows)
-    all.prefetch_rows = [&](std::span<const std::int64_t> rows) { loader.prefetch(rows); };
-  if (options.standardize) plan_standardizing(model, *options.standardize, all);
-  return all;
+bool Loop::goes_on() {
+  if (options_.observer == nullptr) return true;
+  const std::vector<bool> all = gather(ranks_, "train: goes on", observer_.goes_on());
+  return broadcast(ranks_, "train: goes on",
+                   [&] { return std::find(all.begin(), all.end(), false) == all.end(); });
 }
 
-// Makes the steps that are left. Returns false if `stepped` did, which ends it.
-bool make_steps(Engine& engine, const Engine::Loss& loss,
-                const std::function<bool(const StepReport& report)>& stepped) {
-  while (const std::optional<StepReport> report = engine.next_step(loss)) {
+bool Loop::stepped(const StepReport& report) {
+  observer_.stepped(report);
+  if (options_.evaluate && options_.evaluate_every > 0 &&
+      report.step % options_.evaluate_every == 0)
+    evaluate();
+  const bool on = broadcast(ranks_, "train: on_step",
+                            [&] { return !on_step_ || on_step_(report, *run_.engine()); });
+  if (on && report.step % options_.save_every == 0) save();
+  return on;
+}
+
+// Makes the steps that are left. Returns false if it was stopped before.
+bool Loop::make_steps() {
+  while (goes_on()) {
+    const std::optional<StepReport> report = run_.step();
+    if (!report) return true;
     if (!stepped(*report)) return false;
   }
-  return true;
+  return false;
 }
 
-// train() with the name locked.
+// The last step is saved before anything else that takes time.
+void Loop::end() {
+  if (saved_at_ != run_.steps_made()) save();
+  if (!options_.evaluate || evaluated_at_ == run_.steps_made()) return;
+  evaluate();
+  save();
+}
+
+void Loop::make(bool saved) {
+  const bool verified = saved && run_.load(options_.save);
+  if (run_.engine() != nullptr)
+    for (const std::string& change : run_.engine()->changes()) tell("resumed, but " + change);
+  observer_.begins(run_, verified);
+  save();  // a failure to save shows before the first release
+  if (run_.standardize()) save();
+  const std::int64_t first = run_.steps_made();
+  try {
+    const bool to_the_end = make_steps();
+    end();
+    if (to_the_end) tell_end(saved && run_.steps_made() == first);
+    observer_.ends();
+  } catch (const OutOfMemory&) {
+    if (ranks_.size() == 1 && saved_at_ != run_.steps_made()) save();
+    throw;
+  } catch (const SystemFailure& failure) {
+    observer_.failed(failure);
+    throw;
+  }
+}
+
+bool is_saved(Ranks& ranks, const TrainOptions& options) {
+  return broadcast(ranks, "train: checkpoint", [&] { return has_checkpoint(options); });
+}
+
 PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                               const Ledger& ledger, Ranks& ranks, const TrainOptions& options,
                               const TrainLoss& loss, const OnStep& on_step) {
-  BatchLoader loader(data, memory::device_of(optimizer));
-  const EngineOptions engine_options = options_of_engine(model, options, loader);
-  const bool saved = broadcast(ranks, "train: checkpoint", [&] {
-    return !options.save.empty() && std::filesystem::exists(options.save);
-  });
+  const bool saved = is_saved(ranks, options);
   check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
         options.save);
-  Engine engine(model, optimizer, data, ledger, engine_options);
-  const auto save = [&] {
-    if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
-  };
-  if (saved) load_checkpoint(options.save, model, optimizer, engine);
-  for (const std::string& change : engine.changes())
-    tell(options, engine, "resumed, but " + change);
-  save();  // a failure to save shows before the first release
-  const auto begins = [&] { return engine.steps_made() == 0 && engine.means_released() == 0; };
-  if (options.standardize && broadcast(ranks, "train: standardize", begins)) {
-    standardize(engine, data, *options.standardize);
-    save();
-  }
-  const std::int64_t first = engine.steps_made();
-  const Engine::Loss of_rows = [&](Tape& tape, std::span<const std::int64_t> rows) {
-    return loss_of(model, loss, tape, loader.batch(rows));
-  };
-  const auto stepped = [&](const StepReport& report) {
-    const bool goes_on =
-        broadcast(ranks, "train: on_step", [&] { return !on_step || on_step(report, engine); });
-    if (goes_on && report.step % options.save_every == 0) save();
-    return goes_on;
-  };
-  const bool to_the_end = make_steps(engine, of_rows, stepped);
-  save();
-  if (to_the_end) tell_end(options, engine, saved && engine.steps_made() == first);
+  TrainingRun run(model, optimizer, data, ledger, options, loss);
+  Loop(run, on_step).make(saved);
   return statement_from_json(
-      broadcast(ranks, "train: statement", [&] { return to_json(engine.report()); }));
+      broadcast(ranks, "train: statement", [&] { return to_json(run.engine()->report()); }));
 }
 
 void check_options(const TrainOptions& options) {
   check(options.engine.steps >= 1 && options.save_every >= 1,
         "train: {} steps, with a checkpoint every {}", options.engine.steps, options.save_every);
+  check(options.evaluate_every >= 0, "train: an evaluation every {} steps", options.evaluate_every);
+  check(!options.views || (options.views->count >= 1 && options.views->make),
+        "train: {} views of each sample, {}", options.views ? options.views->count : 0,
+        options.views && options.views->make ? "made" : "which nothing makes");
 }
 
 }  // namespace
@@ -188,6 +229,16 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
   const auto ranks = ranks_or_one(given_ranks(options.engine, ledger));
   const auto lock = lock_of(options, *ranks);
   return train_locked(model, optimizer, data, ledger, *ranks, options, loss, on_step);
+}
+
+void train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data, NoPrivacy no_privacy,
+           const TrainOptions& options, const TrainLoss& loss) {
+  check_options(options);
+  const auto ranks = ranks_or_one(options.engine.ranks);
+  const auto lock = lock_of(options, *ranks);
+  TrainingRun run(model, optimizer, data, no_privacy, options, loss);
+  const OnStep no_hook;
+  Loop(run, no_hook).make(is_saved(*ranks, options));
 }
 
 }  // namespace sotto

@@ -7,9 +7,28 @@
 #include <variant>
 
 #include "dp/engine/engine.h"
+#include "dp/engine/learner.h"
 #include "dp/engine/standardize.h"
+#include "nn/data/images/augment.h"
+
+namespace sotto::nn {
+class MovingAverage;
+}  // namespace sotto::nn
 
 namespace sotto {
+
+class TrainingObserver;
+
+// Random views of each sample in a batch, such as shifted pictures. Those of one sample are one
+// privacy unit: its gradient is the mean over its views, clipped once (De et al. 2022).
+struct SampleViews {
+  std::int64_t count = 1;  // of each sample in a step
+  // Returns views[k] of samples[k] for each k, on the CPU: a function of its arguments alone, so
+  // that a step that is repeated sees the same views. Another thread may call it.
+  std::function<Dataset(const Dataset& samples, std::span<const RecordView> views,
+                        std::uint64_t seed)>
+      make = {};
+};
 
 // Options of train().
 struct TrainOptions {
@@ -20,6 +39,9 @@ struct TrainOptions {
   // their privacy stays spent. Empty: no checkpoint.
   std::string save = {};
   std::int64_t save_every = 100;  // steps between checkpoints
+  // The lock of the name `save` (core/io/file_lock.h), if the caller has taken it, on rank 0;
+  // unset: train() takes it.
+  std::shared_ptr<const void> lock = {};
   // Standardises the inputs before the first step: means and deviations of columns are released
   // into a layer of the model, and the target epsilon holds for them and all steps together.
   std::optional<StandardizeOptions> standardize = {};
@@ -28,7 +50,29 @@ struct TrainOptions {
   // nothing left to do, and what differs from the checkpoint (Engine::changes). Unset: they are
   // printed on standard error.
   std::function<void(const std::string& line)> tell = {};
+
+  // The learning rate over the steps, from the optimizer's.
+  std::optional<nn::Schedule> schedule = {};
+  // Updated after each step, and saved in checkpoints. It costs no privacy.
+  nn::MovingAverage* average = nullptr;
+  // Learns settings beside the model.
+  Learner* learner = nullptr;
+  // Called after every `evaluate_every` steps (0: never) and after the last one, with the averaged
+  // weights in the model if there is an average; on every rank. Whatever it shows of private data
+  // is not private.
+  std::function<void(std::int64_t step)> evaluate = {};
+  std::int64_t evaluate_every = 0;  // steps
+  // Trains on views in place of the samples.
+  std::optional<SampleViews> views = {};
+  // Captures forward and backward as CUDA graphs and replays them, where that gives the same bits
+  // (memory/captured_loss.h). The loss must be a function of the batch and the parameters alone.
+  bool capture = false;
+  // Watches the training, and may write its checkpoints (dp/engine/training_run.h).
+  TrainingObserver* observer = nullptr;
 };
+
+// In the place of a ledger: ordinary training, in which nothing is private.
+struct NoPrivacy {};
 
 // A loss returns one loss per sample, [n]. LabelLoss and ValueLoss compute it from the model's
 // outputs and the batch's targets: labels (nn::CrossEntropyLoss) or values (nn::MseLoss). BatchLoss
@@ -74,5 +118,10 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
 PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
                        const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
                        const OnStep& on_step = {});
+// Ordinary training, for comparison: NOT PRIVATE. Of options.engine it takes steps, logical_batch
+// (rounded), memory, seed and ranks, and it goes through the shuffled samples epoch by epoch; all
+// other options mean the same. Standardising needs privacy and is refused.
+void train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data, NoPrivacy no_privacy,
+           const TrainOptions& options, const TrainLoss& loss);
 
 }  // namespace sotto

@@ -2,6 +2,7 @@
 
 #include "core/io/atomic_file.h"
 #include "core/ranks/collectives.h"
+#include "dp/engine/checkpoint_parts.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/rank_sink.h"
 #include "nn/state.h"
@@ -12,11 +13,11 @@ namespace {
 
 using Tensors = std::map<std::string, Tensor>;
 
-constexpr const char* mark_key = "sotto.ledger_mark";
 constexpr const char* model_prefix = "model.";
 constexpr const char* optimizer_prefix = "optimizer.";
 constexpr const char* engine_prefix = "engine.";
 constexpr const char* average_prefix = "moving_average.";
+constexpr const char* learner_prefix = "learner.";
 
 void add(Tensors& all, const char* prefix, const Tensors& tensors) {
   for (const auto& [name, tensor] : tensors) all[prefix + name] = tensor;
@@ -32,20 +33,40 @@ Tensors with_prefix(const Tensors& all, const std::string& prefix) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
-                     const Engine& engine, const nn::MovingAverage* average) {
-  const Tensors of_optimizer = optimizer.state(model.named_parameters());
+TensorFile checkpoint_file(TensorFile of_steps, nn::Module& model, const nn::Optimizer& optimizer,
+                           const nn::MovingAverage* average, const Learner* learner) {
+  Tensors all;
+  add(all, engine_prefix, of_steps.tensors);
+  add(all, model_prefix, nn::parameter_tensors(model));
+  add(all, optimizer_prefix, optimizer.state(model.named_parameters()));
+  if (average != nullptr) add(all, average_prefix, average->state());
+  if (learner != nullptr) add(all, learner_prefix, learner->state());
+  of_steps.tensors = std::move(all);
+  return of_steps;
+}
+
+namespace {
+
+// The engine's state, with the ledger's position.
+TensorFile marked_state(const Engine& engine) {
   TensorFile file = engine.state();
-  on_rank_0(*engine.ranks(), "save_checkpoint", [&] {
-    file.metadata[mark_key] = to_json(engine.ledger().position());
-    Tensors all;
-    add(all, engine_prefix, file.tensors);
-    add(all, model_prefix, nn::parameter_tensors(model));
-    add(all, optimizer_prefix, of_optimizer);
-    if (average != nullptr) add(all, average_prefix, average->state());
-    file.tensors = std::move(all);
-    save_safetensors(path, file);
-  });
+  on_rank_0(*engine.ranks(), "save_checkpoint",
+            [&] { file.metadata[mark_key] = to_json(engine.ledger().position()); });
+  return file;
+}
+
+}  // namespace
+
+CheckpointedSteps checkpointed(Engine& engine) {
+  return {engine.ranks(), [&] { return marked_state(engine); },
+          [&](const TensorFile& file) { engine.load_state(file); }};
+}
+
+void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
+                     const Engine& engine, const nn::MovingAverage* average,
+                     const Learner* learner) {
+  const TensorFile file = checkpoint_file(marked_state(engine), model, optimizer, average, learner);
+  on_rank_0(*engine.ranks(), "save_checkpoint", [&] { save_safetensors(path, file); });
 }
 
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
@@ -58,6 +79,13 @@ void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optim
 
 void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement) {
   nn::save_module(path, model, {{statement_key, to_json(statement)}});
+}
+
+std::optional<std::string> checkpoint_program(const std::string& path) {
+  const TensorFile file = load_safetensors(path);
+  const auto program = file.metadata.find(program_key);
+  if (program == file.metadata.end()) return std::nullopt;
+  return program->second;
 }
 
 LedgerPosition checkpoint_mark(const std::string& path) {
@@ -92,37 +120,47 @@ Loaded load(const std::string& path, Ranks& ranks) {
 
 }  // namespace
 
-bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
-                     Engine& engine, nn::MovingAverage* average) {
-  Ranks& ranks = *engine.ranks();
+bool load_checkpoint(const std::string& path, const CheckpointedSteps& steps, nn::Module& model,
+                     nn::Optimizer& optimizer, nn::MovingAverage* average, Learner* learner) {
+  Ranks& ranks = *steps.ranks;
   const Loaded file = load(path, ranks);
-  const auto set = [&](const Tensors& averages, const Tensors& of_optimizer,
+  const auto set = [&](const Tensors& averages, const Tensors& learned, const Tensors& of_optimizer,
                        const Tensors& values) {
     if (average != nullptr) average->load_state(averages);
+    if (learner != nullptr) learner->load_state(learned);
     optimizer.load_state(of_optimizer, model.named_parameters());
     nn::set_parameters(model, values, path, nn::OtherTypes::refused);
   };
   const Tensors averages = with_prefix(file.all, average_prefix);
+  const Tensors learned = with_prefix(file.all, learner_prefix);
   on_all_ranks(ranks, "load_checkpoint: average", [&] {
     check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
           averages.empty() ? "no" : "a");
+    check(learned.empty() || learner != nullptr, "checkpoint: {} has the state of a learner", path);
   });
-  const TensorFile before = engine.state();
+  const TensorFile before = steps.state();
   const Tensors old_optimizer = optimizer.state(model.named_parameters());
   const Tensors old_average = average == nullptr ? Tensors{} : average->state();
+  const Tensors old_learned = learner == nullptr ? Tensors{} : learner->state();
   const Tensors old_values = nn::parameter_tensors(model);
   const auto load_entries = [&] {
     on_all_ranks(ranks, "load_checkpoint: entries", [&] {
-      set(averages, with_prefix(file.all, optimizer_prefix), with_prefix(file.all, model_prefix));
+      set(averages, learned, with_prefix(file.all, optimizer_prefix),
+          with_prefix(file.all, model_prefix));
     });
   };
   const auto restore = [&] {
-    set(old_average, nn::broadcast_tensors(ranks, old_optimizer), old_values);
-    engine.load_state(before);
+    set(old_average, old_learned, nn::broadcast_tensors(ranks, old_optimizer), old_values);
+    steps.load_state(before);
   };
-  engine.load_state(file.of_engine);
+  steps.load_state(file.of_engine);
   abort_on_error(ranks, load_entries, restore);
   return file.of_engine.verified;
+}
+
+bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
+                     Engine& engine, nn::MovingAverage* average, Learner* learner) {
+  return load_checkpoint(path, checkpointed(engine), model, optimizer, average, learner);
 }
 
 }  // namespace sotto
