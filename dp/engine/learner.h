@@ -28,7 +28,8 @@ class Learner {
   virtual Var losses(const Var& losses) { return losses; }
   // What the learner must know to continue, for training checkpoints.
   virtual std::map<std::string, Tensor> state() const { return {}; }
-  // Continues from state(). Throws std::invalid_argument for the state of another learner.
+  // Continues from state(), with model and optimizer as they were. Throws std::invalid_argument for
+  // the state of another learner.
   virtual void load_state(const std::map<std::string, Tensor>& /*state*/) {}
 };
 

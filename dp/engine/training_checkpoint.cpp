@@ -127,9 +127,9 @@ bool load_checkpoint(const std::string& path, const CheckpointedSteps& steps, nn
   const auto set = [&](const Tensors& averages, const Tensors& learned, const Tensors& of_optimizer,
                        const Tensors& values) {
     if (average != nullptr) average->load_state(averages);
-    if (learner != nullptr) learner->load_state(learned);
     optimizer.load_state(of_optimizer, model.named_parameters());
     nn::set_parameters(model, values, path, nn::OtherTypes::refused);
+    if (learner != nullptr) learner->load_state(learned);  // last: it may look at the others
   };
   const Tensors averages = with_prefix(file.all, average_prefix);
   const Tensors learned = with_prefix(file.all, learner_prefix);

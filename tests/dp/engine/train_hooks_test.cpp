@@ -4,6 +4,7 @@
 
 #include "dp/engine/training_checkpoint.h"
 #include "dp/engine/training_run.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/moving_average.h"
 #include "nn/optim/schedule.h"
 #include "tests/support/catch.h"
@@ -37,12 +38,15 @@ class Halving final : public Learner {
   void end_step(std::int64_t step) override { steps_ = step + 1; }
   Var losses(const Var& losses) override { return losses * 0.5; }
   std::map<std::string, Tensor> state() const override {
-    return {{"steps", Tensor::from(std::vector<std::int64_t>{steps_}, {1})}};
+    return {{"steps", Tensor::from(std::vector<std::int64_t>{steps_}, {1})},
+            {"weight", clone(optimizer_.parameters()[0]->value)}};
   }
   void load_state(const std::map<std::string, Tensor>& state) override {
     const auto found = state.find("steps");
     check(found != state.end(), "halving: no steps");
     steps_ = found->second.to_vector<std::int64_t>()[0];
+    CHECK(state.at("weight").to_vector<float>() ==
+          optimizer_.parameters()[0]->value.to_vector<float>());
   }
   std::int64_t steps() const { return steps_; }
   bool in_private_training() const { return private_; }
