@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 
 #include "autograd/ops.h"
 #include "core/join.h"
@@ -13,6 +14,7 @@
 #include "dp/audit/canaries.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
+#include "dp/engine/training_run.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"
 #include "memory/physical_batches.h"
@@ -22,8 +24,8 @@
 #include "nn/init.h"
 #include "nn/optim/optimizer.h"
 #include "samples/cli/program.h"
+#include "samples/cli/progress.h"
 #include "samples/models/models.h"
-#include "samples/training/progress.h"
 
 namespace sotto::audit {
 
@@ -58,7 +60,19 @@ std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& 
   fail(fmt::format("--canary-parameter: {} is not one of {}", wanted, join(names, ", ")));
 }
 
-class Run {
+constexpr const char* row_field = "row";
+
+// The data, and a row for each canary, with the numbers of all rows in a field.
+Dataset with_canaries(const Dataset& data, const DiracCanaries& canaries) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(canaries.units()));
+  std::iota(rows.begin(), rows.end(), 0);
+  Dataset all = data.batch(canaries.data_rows(rows));
+  all.fields[row_field] = Tensor::from(rows, {canaries.units()});
+  return all;
+}
+
+// Trains, and sees as an attacker what each step does to the canaries.
+class Run final : public TrainingObserver {
  public:
   Run(const Options& options, const Dataset& data)
       : options_(checked(options, data)),
@@ -72,11 +86,14 @@ class Run {
                    .magnitude = magnitude_over_bound * options.clip_bound,
                    .seed = options.seed}),
         ledger_(ledger_of(options)),
-        engine_(model_, optimizer_, canaries_.units(), ledger_, engine_options()),
         reference_(flat_group(model_.parameters(), options.clip_bound)),
         random_(options.seed, reference_stream) {}
 
   AuditFindings find();
+  void begins(const TrainingRun& run, bool verified) override;
+  bool goes_on() override;
+  void stepped(const StepReport& report) override;
+  void ends() override;
 
  private:
   static const Options& checked(const Options& options, const Dataset& data) {
@@ -86,10 +103,8 @@ class Run {
     return options;
   }
   EngineOptions engine_options();
-  Var loss(Tape& tape, std::span<const std::int64_t> rows);
+  Var loss(Tape& tape, const Dataset& batch, std::span<const std::int64_t> rows);
   std::vector<double> expected();
-  void introduce() const;
-  void step();
   double spent() const;
   AuditFindings judged() const;
 
@@ -100,10 +115,14 @@ class Run {
   nn::Sgd optimizer_;
   DiracCanaries canaries_;
   Ledger ledger_;
-  Engine engine_;
+  const Engine* engine_ = nullptr;  // while it trains
   Clipper reference_;
   PublicRandom random_;
+  std::vector<double> others_, before_;  // of the step to come
   CanaryTrace trace_;
+  std::optional<samples::Progress> progress_;
+  double epsilon_told_ = 0;
+  AuditFindings findings_;
 };
 
 EngineOptions Run::engine_options() {
@@ -122,16 +141,11 @@ EngineOptions Run::engine_options() {
           .logical_batch = o.batch,
           .memory = o.memory,
           .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
-          .prefetch_rows =
-              [this](std::span<const std::int64_t> rows) {
-                loader_.prefetch(canaries_.data_rows(rows));
-              },
           .clip_bound = o.clip_bound,
           .seed = o.seed};
 }
 
-Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset batch = loader_.batch(canaries_.data_rows(rows));
+Var Run::loss(Tape& tape, const Dataset& batch, std::span<const std::int64_t> rows) {
   const Var logits = model_(tape.input(batch.inputs));
   return canaries_.losses(cross_entropy(logits, batch.targets), rows);
 }
@@ -139,7 +153,7 @@ Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
 // The expected contribution of the data to the canaries' elements of the next sum, estimated from a
 // random subset as large as a batch: the attacker is assumed to know it.
 std::vector<double> Run::expected() {
-  const double drawn = engine_.sampler().rate() * static_cast<double>(data_.size());
+  const double drawn = engine_->sampler().rate() * static_cast<double>(data_.size());
   const auto rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(drawn), 1, data_.size());
   std::vector<std::int64_t> part(static_cast<std::size_t>(data_.size()));
   std::iota(part.begin(), part.end(), 0);
@@ -147,9 +161,9 @@ std::vector<double> Run::expected() {
   loader_.prefetch(std::span(part).first(static_cast<std::size_t>(rows)));
   const auto add = [&](std::int64_t first, std::int64_t end) {
     Tape tape({.private_data = true, .seed = options_.seed});
-    reference_.add(tape,
-                   loss(tape, std::span(part).subspan(static_cast<std::size_t>(first),
-                                                      static_cast<std::size_t>(end - first))));
+    const auto physical = std::span(part).subspan(static_cast<std::size_t>(first),
+                                                  static_cast<std::size_t>(end - first));
+    reference_.add(tape, loss(tape, loader_.batch(physical), physical));
   };
   // The sums of earlier physical batches are discarded and computed once more with the failed one.
   const auto lost = [&] {
@@ -165,15 +179,39 @@ std::vector<double> Run::expected() {
   return sums;
 }
 
-void Run::step() {
-  const std::vector<double> others = expected(), before = canaries_.values();
-  engine_.step([&](Tape& tape, std::span<const std::int64_t> rows) { return loss(tape, rows); });
+void Run::begins(const TrainingRun& run, bool /*verified*/) {
+  engine_ = run.engine();
+  progress_.emplace(samples::Progress::Plan{
+      .steps = options_.steps,
+      .epochs = static_cast<double>(options_.steps) * engine_->sampler().rate(),
+      .batch = options_.batch,
+      .quiet = options_.quiet});
+  if (options_.quiet) return;
+  samples::print(
+      "{} samples and {} canaries, noise multiplier {}, sampling rate {:.4g}, {} steps\n",
+      data_.size(), canaries_.size(), noise_text(engine_->noise_multiplier()),
+      engine_->sampler().rate(), options_.steps);
+}
+
+bool Run::goes_on() {
+  if (engine_->steps_made() == options_.steps) return true;  // train() ends
+  others_ = expected();
+  before_ = canaries_.values();
+  return true;
+}
+
+void Run::stepped(const StepReport& report) {
   std::vector<double> shown = canaries_.values();
   for (std::size_t k = 0; k < shown.size(); ++k) {
-    const double mean = (before[k] - shown[k]) / options_.learning_rate;
-    shown[k] = (mean * engine_.sampler().expected_batch_size() - others[k]) / options_.clip_bound;
+    const double mean = (before_[k] - shown[k]) / options_.learning_rate;
+    shown[k] = (mean * engine_->sampler().expected_batch_size() - others_[k]) / options_.clip_bound;
   }
   trace_.push_back(std::move(shown));
+  const bool tells = report.step % std::max<std::int64_t>(1, options_.steps / 10) == 0;
+  const samples::Progress::State state{.step = report.step,
+                                       .epsilon = tells ? spent() : epsilon_told_};
+  epsilon_told_ = *state.epsilon;
+  tells ? progress_->evaluated(state) : progress_->stepped(state);
 }
 
 double Run::spent() const {
@@ -183,8 +221,8 @@ double Run::spent() const {
 }
 
 AuditFindings Run::judged() const {
-  AuditFindings found{.noise_multiplier = engine_.noise_multiplier(),
-                      .sampling_rate = engine_.sampler().rate(),
+  AuditFindings found{.noise_multiplier = engine_->noise_multiplier(),
+                      .sampling_rate = engine_->sampler().rate(),
                       .included = canaries_.included()};
   found.accountant = spent();
   found.claim = options_.claim.value_or(found.accountant);
@@ -201,39 +239,22 @@ AuditFindings Run::judged() const {
   return found;
 }
 
-void Run::introduce() const {
-  if (options_.quiet) return;
-  samples::print(
-      "{} samples and {} canaries, noise multiplier {}, sampling rate {:.4g}, {} steps\n",
-      data_.size(), canaries_.size(), noise_text(engine_.noise_multiplier()),
-      engine_.sampler().rate(), options_.steps);
+void Run::ends() {
+  progress_->clear();
+  findings_ = judged();
 }
 
 AuditFindings Run::find() {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  const double epoch = 1 / engine_.sampler().rate();
-  samples::Progress progress({.steps = options_.steps,
-                              .epochs = static_cast<double>(options_.steps) / epoch,
-                              .batch = options_.batch,
-                              .quiet = options_.quiet});
-  introduce();
-  samples::Progress::State state{.epsilon = 0.0};
-  const std::int64_t shown = std::max<std::int64_t>(1, options_.steps / 10);
-  for (std::int64_t made = 1; made <= options_.steps; ++made) {
-    step();
-    state.step = made;
-    if (made % shown == 0) {
-      state.epsilon = spent();
-      progress.evaluated(state);
-    } else {
-      progress.stepped(state);
-    }
-  }
-  progress.clear();
-  AuditFindings found = judged();
-  found.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return found;
+  const Dataset all = with_canaries(data_, canaries_);
+  const BatchLoss loss_of_batch = [this](Tape& tape, const Dataset& batch) {
+    return loss(tape, batch, batch.field(row_field).to(cpu).to_vector<std::int64_t>());
+  };
+  train(model_, optimizer_, all, ledger_, {.engine = engine_options(), .observer = this},
+        loss_of_batch);
+  findings_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return findings_;
 }
 
 }  // namespace

@@ -49,4 +49,9 @@ void ImagesTask::add_model_options(samples::CommandLine& line) {
               "mix each view with another one of its picture, by shares from Beta(X, X)", "X");
 }
 
+void ImagesTask::add_options(samples::CommandLine& line, Options which,
+                             samples::Settings& settings) {
+  which == Options::data ? add_data_options(line, settings) : add_model_options(line);
+}
+
 }  // namespace sotto::images

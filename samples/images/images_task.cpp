@@ -32,33 +32,25 @@ Dataset first_pictures(const Dataset& data) {
   return data.slice(0, count).map([](const Tensor& x) { return clone(x); });
 }
 
-}  // namespace
-
-std::string ImagesTask::description() const {
-  return "Trains a model to tell pictures apart, with differential privacy.";
+Settings default_settings() {
+  Settings settings;
+  settings.epsilon = 3;
+  settings.clip_bound = 0.1;
+  settings.epochs = 20;
+  settings.batch = 512;
+  settings.learning_rate = 1;
+  settings.train_size = 6'000;
+  settings.test_size = 1'000;
+  return settings;
 }
 
-std::string ImagesTask::title() const {
-  return fmt::format("A model of pictures in {} classes", classes_.size());
-}
-
-Settings ImagesTask::defaults() const {
-  return {.epsilon = 3,
-          .clip_bound = 0.1,
-          .epochs = 20,
-          .batch = 512,
-          .learning_rate = 1,
-          .train_size = 6'000,
-          .test_size = 1'000};
-}
-
-std::vector<samples::Preset> ImagesTask::presets() const {
-  Settings settings = defaults();
+std::vector<samples::Preset> presets() {
+  Settings settings = default_settings();
   settings.batch = 8192;
   settings.epochs = 60;
   settings.learning_rate = 4;
   settings.average = 0.98;
-  Settings wide = defaults();
+  Settings wide = default_settings();
   wide.epsilon.reset();
   wide.noise_multiplier = 3;
   wide.clip_bound = 1;
@@ -74,6 +66,20 @@ std::vector<samples::Preset> ImagesTask::presets() const {
   // epsilon 8.
   return {{"scattering", settings, {{"model", "scattering"}, {"mirror", true}}},
           {"wrn-16-4", wide, {{"model", "wrn-16-4"}, {"views", 16}, {"shift", 4}, {"flip", true}}}};
+}
+
+}  // namespace
+
+samples::TaskFacts ImagesTask::facts() {
+  return {.program = "images",
+          .description = "Trains a model to tell pictures apart, with differential privacy.",
+          .title = fmt::format("A model of pictures in {} classes", classes_.size()),
+          .defaults = default_settings(),
+          .presets = presets(),
+          .settings = settings(),
+          .source = source_,
+          .cache = {{"--cache", cache_}},
+          .metadata = {{model_key, model_text(network_, classes_)}}};
 }
 
 std::vector<samples::TaskSetting> ImagesTask::settings() {
@@ -125,10 +131,6 @@ void ImagesTask::prepare(Settings& s) {
   const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
   samples::check_fits("--train-size, --test-size, --size",
                       pixels * sizeof(float) * static_cast<double>(s.train_size + s.test_size));
-}
-
-void ImagesTask::check_files() const {
-  samples::check_writable("--cache", cache_, FileKind::tensors);
 }
 
 void ImagesTask::check_views() {
@@ -186,32 +188,34 @@ samples::Data ImagesTask::load(const Settings& s) {
   network_.classes = std::ssize(classes_);
   const bool measured_on_private = samples::tests_on_private_data(source_) || s.validation > 0;
   shown_ = measured_on_private ? Dataset{} : first_pictures(data.test);
-  computed_ = replace_by_inputs(data, network_, cache_);
+  const std::string computed = replace_by_inputs(data, network_, cache_);
+  data.keep = [computed, cache = cache_](const samples::Data& all) {
+    save_inputs(all, computed, cache);
+  };
   return data;
 }
 
-void ImagesTask::keep(const samples::Data& data) const { save_inputs(data, computed_, cache_); }
-
-std::unique_ptr<nn::Module> ImagesTask::make_model(const samples::Data& /*data*/,
-                                                   std::uint64_t /*seed*/) {
-  return make_network(network_);
+samples::TaskModel ImagesTask::make_model(const samples::Data& /*data*/,
+                                          const Settings& /*settings*/) {
+  samples::TaskModel model{make_network(network_)};
+  if (views_ == 0) return model;
+  const auto view = [augmentation = augmentation_](const Dataset& samples, auto views, auto seed) {
+    return Dataset{.inputs = augment_each(samples.inputs, views, augmentation, seed),
+                   .targets = samples.targets};
+  };
+  model.views = SampleViews{views_, view};
+  return model;
 }
 
-Dataset ImagesTask::view(const Dataset& samples, std::span<const RecordView> views,
-                         std::uint64_t seed) const {
-  return {.inputs = augment_each(samples.inputs, views, augmentation_, seed),
-          .targets = samples.targets};
-}
-
-std::map<std::string, std::string> ImagesTask::metadata() const {
-  return {{model_key, model_text(network_, classes_)}};
-}
-
-void ImagesTask::describe(nn::Module& /*model*/, const Tensor& outputs, const samples::Data& data,
-                          TrainingReport& report) {
-  samples::describe_classes(outputs, data.test.targets, classes_, report);
-  if (!shown_.inputs.defined()) return;
-  samples::describe_wrong_pictures(outputs.slice(0, 0, shown_.size()), shown_, classes_, report);
+double ImagesTask::evaluate(nn::Module& /*model*/, const Tensor& outputs, const samples::Data& data,
+                            TrainingReport* report) {
+  if (report != nullptr) {
+    samples::describe_classes(outputs, data.test.targets, classes_, *report);
+    if (shown_.inputs.defined())
+      samples::describe_wrong_pictures(outputs.slice(0, 0, shown_.size()), shown_, classes_,
+                                       *report);
+  }
+  return nn::accuracy(outputs, data.test.targets);
 }
 
 }  // namespace sotto::images

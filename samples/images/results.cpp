@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "nn/predict.h"
 #include "nn/state.h"
-#include "samples/training/model_file.h"
+#include "samples/cli/model_file.h"
 
 namespace sotto::images {
 

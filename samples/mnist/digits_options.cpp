@@ -5,16 +5,16 @@
 
 namespace sotto::mnist {
 
-void DigitsTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
+void DigitsTask::add_options(samples::CommandLine& line, Options which, samples::Settings& s) {
+  if (which == Options::model) {
+    line.choice("--activation", activation_, "nonlinearity", models::activation_names());
+    return;
+  }
   samples::add_files_option(line, "--data", source_, &samples::Files::train,
                             "read MNIST from this folder (IDX files, plain or gzipped)", "DIR");
   line.option("--train-size", s.train_size, "training samples, at most", "N");
   line.option("--test-size", s.test_size, "test samples, at most", "N");
   line.flag("--normalize", normalize_, "shift and scale pixels by MNIST's public constants");
-}
-
-void DigitsTask::add_model_options(samples::CommandLine& line) {
-  line.choice("--activation", activation_, "nonlinearity", models::activation_names());
 }
 
 }  // namespace sotto::mnist

@@ -52,29 +52,27 @@ Settings long_settings() {
 
 }  // namespace
 
-std::string DigitsTask::description() const {
-  return "Trains a small convolutional network to read digits, with differential privacy.";
-}
-
-std::string DigitsTask::title() const { return "A model of digits with 26,010 weights"; }
-
-double DigitsTask::ordinary_learning_rate() const { return 0.05; }
-
-std::vector<samples::Preset> DigitsTask::presets() const {
+samples::TaskFacts DigitsTask::facts() {
   const std::map<std::string, nlohmann::json> normalized = {{"normalize", true}};
   return {
-      // Above 98.1 % on real MNIST at epsilon 2.93.
-      {"eps3", long_settings(), normalized},
-      // About 97 % on real MNIST at epsilon 1.16.
-      {"eps1", private_settings(1.16, 15), normalized},
-      // A good model within a minute.
-      {"quick", private_settings(3, 12), normalized},
+      .program = "mnist",
+      .description =
+          "Trains a small convolutional network to read digits, with differential privacy.",
+      .title = "A model of digits with 26,010 weights",
+      .presets =
+          {
+              // Above 98.1 % on real MNIST at epsilon 2.93.
+              {"eps3", long_settings(), normalized},
+              // About 97 % on real MNIST at epsilon 1.16.
+              {"eps1", private_settings(1.16, 15), normalized},
+              // A good model within a minute.
+              {"quick", private_settings(3, 12), normalized},
+          },
+      .settings = {{"activation", &activation_},
+                   {"data from files", &from_files_},
+                   {"normalize", &normalize_}},
+      .source = source_,
   };
-}
-
-std::vector<samples::TaskSetting> DigitsTask::settings() {
-  return {
-      {"activation", &activation_}, {"data from files", &from_files_}, {"normalize", &normalize_}};
 }
 
 void DigitsTask::prepare(Settings& s) {
@@ -109,9 +107,9 @@ samples::Data DigitsTask::load(const Settings& settings) {
   return data;
 }
 
-std::unique_ptr<nn::Module> DigitsTask::make_model(const samples::Data& /*data*/,
-                                                   std::uint64_t /*seed*/) {
-  return std::make_unique<models::MnistNetwork>(activation_);
+samples::TaskModel DigitsTask::make_model(const samples::Data& /*data*/,
+                                          const Settings& /*settings*/) {
+  return {std::make_unique<models::MnistNetwork>(activation_)};
 }
 
 }  // namespace sotto::mnist

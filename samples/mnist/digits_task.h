@@ -10,19 +10,12 @@ inline constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::i
 
 class DigitsTask final : public samples::Task {
  public:
-  std::string program() const override { return "mnist"; }
-  std::string description() const override;
-  std::string title() const override;
-  samples::Settings defaults() const override { return {}; }
-  double ordinary_learning_rate() const override;
-  std::vector<samples::Preset> presets() const override;
-  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
-  void add_model_options(samples::CommandLine& line) override;
-  std::vector<samples::TaskSetting> settings() override;
+  samples::TaskFacts facts() override;
+  void add_options(samples::CommandLine& line, Options which, samples::Settings& settings) override;
   void prepare(samples::Settings& settings) override;
   samples::Data load(const samples::Settings& settings) override;
-  const samples::DataSource& source() const override { return source_; }
-  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  samples::TaskModel make_model(const samples::Data& data,
+                                const samples::Settings& settings) override;
 
  private:
   samples::DataSource source_ = samples::MadeUp{"drawn by the program"};  // or MNIST's files

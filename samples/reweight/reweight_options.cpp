@@ -42,4 +42,9 @@ void ReweightTask::add_model_options(samples::CommandLine& line) {
   line.option("--weigher-lr", weigher_rate_, "learning rate of the second network", "X");
 }
 
+void ReweightTask::add_options(samples::CommandLine& line, Options which,
+                               samples::Settings& settings) {
+  which == Options::data ? add_data_options(line, settings) : add_model_options(line);
+}
+
 }  // namespace sotto::reweight

@@ -58,27 +58,46 @@ void add_weight_curve(WeighedModel& model, TrainingReport& report) {
   }
 }
 
+Settings default_settings() {
+  Settings settings;
+  settings.epsilon = 8;
+  settings.clip_bound = 1;
+  settings.steps = 600;
+  settings.batch = 1024;
+  settings.learning_rate = 4;
+  settings.momentum = 0;
+  settings.test_size = 10'000;
+  return settings;
+}
+
+// Makes the weights of the rows anew before each step.
+class RowLearner final : public samples::TaskLearner {
+ public:
+  RowLearner(RowWeights& rows, WeighedModel& model) : rows_(rows), model_(model) {}
+  void begin_step(std::int64_t step, const Engine* engine) override {
+    rows_.begin_step(model_, step, engine != nullptr ? &engine->clipper() : nullptr);
+  }
+
+ private:
+  RowWeights& rows_;
+  WeighedModel& model_;
+};
+
 }  // namespace
 
-std::string ReweightTask::description() const {
-  return "Trains on rows of which some harm, with weights that a few clean public rows teach, and "
-         "with differential privacy.";
-}
-
-std::string ReweightTask::title() const { return "A model with weights for its rows"; }
-
-Settings ReweightTask::defaults() const {
-  return {.epsilon = 8,
-          .clip_bound = 1,
-          .steps = 600,
-          .batch = 1024,
-          .learning_rate = 4,
-          .momentum = 0,
-          .test_size = 10'000};
-}
-
-std::vector<samples::Preset> ReweightTask::presets() const {
-  return {{"wrong-labels", defaults(), {{"wrong labels", 0.45}}}};
+samples::TaskFacts ReweightTask::facts() {
+  return {.program = "reweight",
+          .description =
+              "Trains on rows of which some harm, with weights that a few clean public rows teach, "
+              "and with differential privacy.",
+          .title = "A model with weights for its rows",
+          .defaults = default_settings(),
+          .presets = {{"wrong-labels", default_settings(), {{"wrong labels", 0.45}}}},
+          .settings = settings(),
+          .ordinary_learning_rate = 0.1,
+          .source = source_,
+          .more_data = fmt::format("{} clean public rows", clean_),
+          .unused_options = unused_options()};
 }
 
 std::vector<samples::TaskSetting> ReweightTask::settings() {
@@ -220,27 +239,20 @@ samples::Data ReweightTask::load(const Settings& s) {
   return data;
 }
 
-std::string ReweightTask::data_text() const {
-  return fmt::format("{}; {} clean public rows", samples::text_of(source_), clean_);
-}
-
-std::unique_ptr<nn::Module> ReweightTask::make_model(const samples::Data& /*data*/,
-                                                     std::uint64_t /*seed*/) {
+samples::TaskModel ReweightTask::make_model(const samples::Data& /*data*/, const Settings& s) {
   std::optional<WeighedModel::Weigher> weigher;
   if (method() == Method::network)
     weigher = {.classes = weigher_sees_ == "loss" ? 0 : network_.classes};
-  return std::make_unique<WeighedModel>(make_classifier(network_), weigher);
-}
-
-std::optional<samples::ModelPart> ReweightTask::own_part(const Settings& s) const {
-  if (method() != Method::network) return std::nullopt;
-  return samples::ModelPart{.prefix = weigher_prefix,
-                            .clip_bound = weigher_bound_ * s.clip_bound,
-                            .learning_rate = weigher_rate_};
-}
-
-void ReweightTask::begin_step(nn::Module& model, std::int64_t step, const Clipper* clipper) {
-  rows_->begin_step(weighed(model), step, clipper);
+  samples::TaskModel model{std::make_unique<WeighedModel>(make_classifier(network_), weigher)};
+  if (weigher)
+    model.own_part = samples::ModelPart{.prefix = weigher_prefix,
+                                        .clip_bound = weigher_bound_ * s.clip_bound,
+                                        .learning_rate = weigher_rate_};
+  if (method() == Method::gate || method() == Method::network)
+    model.make_learner = [this, &network = weighed(*model.network)](nn::Optimizer&) {
+      return std::make_unique<RowLearner>(*rows_, network);
+    };
+  return model;
 }
 
 Var ReweightTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
@@ -272,15 +284,20 @@ void ReweightTask::add_weights(WeighedModel& model, const samples::Data& data,
       "their labels wrong or their classes rare");
 }
 
-void ReweightTask::describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+void ReweightTask::describe(WeighedModel& model, const Tensor& outputs, const samples::Data& data,
                             TrainingReport& report) {
   std::vector<std::string> names;
   for (std::int64_t c = 0; c < network_.classes; ++c) names.push_back(std::to_string(c));
   samples::describe_classes(outputs, data.test.targets, names, report);
   const bool weighs = method() == Method::gate || method() == Method::network;
-  if (method() == Method::network && weigher_sees_ == "loss")
-    add_weight_curve(weighed(model), report);
-  if (weighs && (wrong_labels_ > 0 || imbalance_ > 1)) add_weights(weighed(model), data, report);
+  if (method() == Method::network && weigher_sees_ == "loss") add_weight_curve(model, report);
+  if (weighs && (wrong_labels_ > 0 || imbalance_ > 1)) add_weights(model, data, report);
+}
+
+double ReweightTask::evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                              TrainingReport* report) {
+  if (report != nullptr) describe(weighed(model), outputs, data, *report);
+  return nn::accuracy(outputs, data.test.targets);
 }
 
 }  // namespace sotto::reweight

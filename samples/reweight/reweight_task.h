@@ -12,28 +12,23 @@ namespace sotto::reweight {
 
 class ReweightTask final : public samples::Task {
  public:
-  std::string program() const override { return "reweight"; }
-  std::string description() const override;
-  std::string title() const override;
-  samples::Settings defaults() const override;
-  double ordinary_learning_rate() const override { return 0.1; }
-  std::vector<samples::Preset> presets() const override;
-  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
-  void add_model_options(samples::CommandLine& line) override;
-  std::vector<samples::TaskSetting> settings() override;
+  samples::TaskFacts facts() override;
+  void add_options(samples::CommandLine& line, Options which, samples::Settings& settings) override;
   void prepare(samples::Settings& settings) override;
-  std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
-  const samples::DataSource& source() const override { return source_; }
-  std::string data_text() const override;
-  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
-  std::optional<samples::ModelPart> own_part(const samples::Settings& settings) const override;
-  void begin_step(nn::Module& model, std::int64_t step, const Clipper* clipper) override;
+  samples::TaskModel make_model(const samples::Data& data,
+                                const samples::Settings& settings) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
-                TrainingReport& report) override;
+  double evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                  TrainingReport* report) override;
 
  private:
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings);
+  void add_model_options(samples::CommandLine& line);
+  std::vector<samples::TaskSetting> settings();
+  std::vector<const char*> unused_options() const;
+  void describe(WeighedModel& model, const Tensor& outputs, const samples::Data& data,
+                TrainingReport& report);
   Method method() const { return method_of(method_); }
   void check_method(const samples::Settings& settings) const;
   void check_rows() const;

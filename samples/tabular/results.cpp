@@ -6,20 +6,20 @@
 
 #include "core/error.h"
 #include "dp/ledger/ledger_contents.h"
+#include "memory/outputs_of.h"
 #include "nn/metrics.h"
 #include "nn/predict.h"
 #include "nn/state.h"
+#include "samples/cli/model_file.h"
 #include "samples/report/predictions.h"
 #include "samples/report/results.h"
 #include "samples/tabular/tabular_task.h"
-#include "samples/training/evaluation.h"
-#include "samples/training/model_file.h"
 
 namespace sotto::tabular {
 
 Tensor outputs_of_rows(nn::Module& model, const Dataset& rows) {
   auto& network = dynamic_cast<Network&>(model);
-  return samples::outputs_of(model, rows, [&](Tape& tape, const Dataset& part) {
+  return memory::outputs_of(model, rows, [&](Tape& tape, const Dataset& part) {
     return forward_rows(network, tape, part);
   });
 }

@@ -39,4 +39,9 @@ void TabularTask::add_model_options(samples::CommandLine& line) {
               "LIST");
 }
 
+void TabularTask::add_options(samples::CommandLine& line, Options which,
+                              samples::Settings& settings) {
+  which == Options::data ? add_data_options(line, settings) : add_model_options(line);
+}
+
 }  // namespace sotto::tabular

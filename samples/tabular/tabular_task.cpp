@@ -48,29 +48,20 @@ Tensor parse_class_weights(const std::string& text, const std::vector<std::strin
   return Tensor::from(weights, {std::ssize(weights)});
 }
 
-}  // namespace
-
-std::string TabularTask::description() const {
-  return "Trains a model on the rows of a table, with differential privacy.";
+Settings default_settings() {
+  Settings settings;
+  settings.epsilon = 1;
+  settings.clip_bound = 1;
+  settings.epochs = 20;
+  settings.batch = 512;
+  settings.learning_rate = 0.5;
+  settings.train_size = 20'000;
+  settings.test_size = 5'000;
+  return settings;
 }
 
-std::string TabularTask::title() const {
-  return "A model of " + (schema_ ? fmt::format("\"{}\"", schema_->label().name) : "a label") +
-         " in a table's rows";
-}
-
-Settings TabularTask::defaults() const {
-  return {.epsilon = 1,
-          .clip_bound = 1,
-          .epochs = 20,
-          .batch = 512,
-          .learning_rate = 0.5,
-          .train_size = 20'000,
-          .test_size = 5'000};
-}
-
-std::vector<samples::Preset> TabularTask::presets() const {
-  Settings settings = defaults();
+std::vector<samples::Preset> presets() {
+  Settings settings = default_settings();
   settings.batch = 8192;
   settings.epochs = 60;
   settings.learning_rate = 2;
@@ -80,22 +71,34 @@ std::vector<samples::Preset> TabularTask::presets() const {
   return {{"additive", settings, {{"model", "logistic"}, {"pieces", 8}}}};
 }
 
-samples::Measure TabularTask::measure() const {
-  if (schema_ && schema_->classes().empty())
-    return {.name = "mean squared error", .percent = false};
-  return {};
-}
+}  // namespace
 
-std::vector<samples::TaskSetting> TabularTask::settings() {
-  return {{"model", &network_.model},
-          {"hidden", &network_.hidden},
-          {"layers", &network_.layers},
-          {"embedding", &network_.embedding},
-          {"pieces", &network_.pieces},
-          {"standardize", &network_.standardize},
-          {"test fraction", &test_fraction_},
-          {"schema", &schema_text_},
-          {"class weights", &class_weights_text_}};
+samples::TaskFacts TabularTask::facts() {
+  const nlohmann::json model = {{"model", network_.model},   {"hidden", network_.hidden},
+                                {"layers", network_.layers}, {"embedding", network_.embedding},
+                                {"pieces", network_.pieces}, {"standardize", network_.standardize},
+                                {"schema", schema_text_}};
+  const bool numbers = schema_ && schema_->classes().empty();
+  return {.program = "tabular",
+          .description = "Trains a model on the rows of a table, with differential privacy.",
+          .title = "A model of " +
+                   (schema_ ? fmt::format("\"{}\"", schema_->label().name) : "a label") +
+                   " in a table's rows",
+          .defaults = default_settings(),
+          .presets = presets(),
+          .settings = {{"model", &network_.model},
+                       {"hidden", &network_.hidden},
+                       {"layers", &network_.layers},
+                       {"embedding", &network_.embedding},
+                       {"pieces", &network_.pieces},
+                       {"standardize", &network_.standardize},
+                       {"test fraction", &test_fraction_},
+                       {"schema", &schema_text_},
+                       {"class weights", &class_weights_text_}},
+          .measure = numbers ? samples::Measure{.name = "mean squared error", .percent = false}
+                             : samples::Measure{},
+          .source = source_,
+          .metadata = {{model_key, model.dump()}}};
 }
 
 void TabularTask::prepare(Settings& s) {
@@ -146,14 +149,16 @@ samples::Data TabularTask::load(const Settings& s) {
   return files ? from_files(*files, s) : made_up(s);
 }
 
-std::unique_ptr<nn::Module> TabularTask::make_model(const samples::Data& /*data*/,
-                                                    std::uint64_t /*seed*/) {
-  return make_network(network_, *schema_);
-}
-
-std::optional<StandardizeOptions> TabularTask::standardize(nn::Module& model) const {
-  if (!network_.standardize) return std::nullopt;
-  return standardize_options(model, network_, *schema_);
+samples::TaskModel TabularTask::make_model(const samples::Data& /*data*/,
+                                           const Settings& /*settings*/) {
+  samples::TaskModel model;
+  auto network = make_network(network_, *schema_);
+  model.outputs = [&of = dynamic_cast<Network&>(*network)](Tape& tape, const Dataset& batch) {
+    return forward_rows(of, tape, batch);
+  };
+  if (network_.standardize) model.standardize = standardize_options(*network, network_, *schema_);
+  model.network = std::move(network);
+  return model;
 }
 
 Var TabularTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
@@ -163,26 +168,11 @@ Var TabularTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return squared_error(outputs, tape.input(batch.targets));
 }
 
-Var TabularTask::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return forward_rows(dynamic_cast<Network&>(model), tape, batch);
-}
-
-double TabularTask::evaluate(const Tensor& outputs, const samples::Data& data) {
+double TabularTask::evaluate(nn::Module& /*model*/, const Tensor& outputs,
+                             const samples::Data& data, TrainingReport* report) {
+  if (report != nullptr) describe_results(outputs, data.test.targets, *schema_, *report);
   if (schema_->classes().empty()) return nn::mean_squared_error(outputs, data.test.targets);
   return nn::accuracy(outputs, data.test.targets);
-}
-
-std::map<std::string, std::string> TabularTask::metadata() const {
-  const nlohmann::json model = {{"model", network_.model},   {"hidden", network_.hidden},
-                                {"layers", network_.layers}, {"embedding", network_.embedding},
-                                {"pieces", network_.pieces}, {"standardize", network_.standardize},
-                                {"schema", schema_text_}};
-  return {{model_key, model.dump()}};
-}
-
-void TabularTask::describe(nn::Module& /*model*/, const Tensor& outputs, const samples::Data& data,
-                           TrainingReport& report) {
-  describe_results(outputs, data.test.targets, *schema_, report);
 }
 
 }  // namespace sotto::tabular

@@ -14,29 +14,19 @@ inline constexpr const char* model_key = "sotto.tabular.model";
 
 class TabularTask final : public samples::Task {
  public:
-  std::string program() const override { return "tabular"; }
-  std::string description() const override;
-  std::string title() const override;
-  samples::Settings defaults() const override;
-  double ordinary_learning_rate() const override { return 0.05; }
-  std::vector<samples::Preset> presets() const override;
-  samples::Measure measure() const override;
-  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
-  void add_model_options(samples::CommandLine& line) override;
-  std::vector<samples::TaskSetting> settings() override;
+  samples::TaskFacts facts() override;
+  void add_options(samples::CommandLine& line, Options which, samples::Settings& settings) override;
   void prepare(samples::Settings& settings) override;
   samples::Data load(const samples::Settings& settings) override;
-  const samples::DataSource& source() const override { return source_; }
-  std::optional<StandardizeOptions> standardize(nn::Module& model) const override;
-  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  samples::TaskModel make_model(const samples::Data& data,
+                                const samples::Settings& settings) override;
   Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  Var outputs(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(const Tensor& outputs, const samples::Data& data) override;
-  std::map<std::string, std::string> metadata() const override;
-  void describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
-                TrainingReport& report) override;
+  double evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                  TrainingReport* report) override;
 
  private:
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings);
+  void add_model_options(samples::CommandLine& line);
   samples::Data made_up(const samples::Settings& settings) const;
   samples::Data from_files(const samples::Files& files, const samples::Settings& settings) const;
 

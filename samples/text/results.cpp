@@ -5,11 +5,11 @@
 
 #include "autograd/ops.h"
 #include "core/error.h"
+#include "memory/outputs_of.h"
 #include "nn/metrics.h"
 #include "nn/predict.h"
 #include "samples/report/predictions.h"
 #include "samples/report/results.h"
-#include "samples/training/evaluation.h"
 
 namespace sotto::text {
 
@@ -31,7 +31,7 @@ Var outputs_of_part(const TextModel& model, nn::Module& network, Tape& tape, con
 }
 
 Tensor outputs_of_rows(const TextModel& model, nn::Module& network, const Dataset& rows) {
-  return samples::outputs_of(network, rows, [&](Tape& tape, const Dataset& part) {
+  return memory::outputs_of(network, rows, [&](Tape& tape, const Dataset& part) {
     return outputs_of_part(model, network, tape, part);
   });
 }

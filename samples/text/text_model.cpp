@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/io/safetensors.h"
 #include "nn/state.h"
+#include "samples/cli/model_file.h"
 #include "samples/text/text_task.h"
-#include "samples/training/model_file.h"
 
 namespace sotto::text {
 

@@ -46,4 +46,8 @@ void TextTask::add_model_options(samples::CommandLine& line) {
             "read backwards as well (gru and lstm, to classify)");
 }
 
+void TextTask::add_options(samples::CommandLine& line, Options which, samples::Settings& settings) {
+  which == Options::data ? add_data_options(line, settings) : add_model_options(line);
+}
+
 }  // namespace sotto::text

@@ -45,31 +45,22 @@ samples::Preset speeches_preset(const char* name, const Settings& settings,
   return {name, settings, network};
 }
 
-}  // namespace
-
-std::string TextTask::description() const {
-  return "Trains a model of text, with differential privacy: one that tells classes, or one that "
-         "writes.";
-}
-
-std::string TextTask::title() const {
-  return model_.generates() ? "A language model" : "A classifier of text";
-}
-
-Settings TextTask::defaults() const {
-  return {.clip_bound = 1,
-          .epochs = 15,
-          .batch = 256,
-          .optimizer = "adam",
-          .learning_rate = 0.01,
-          .train_size = 4'000,
-          .test_size = 1'000};
+Settings default_settings() {
+  Settings settings;
+  settings.clip_bound = 1;
+  settings.epochs = 15;
+  settings.batch = 256;
+  settings.optimizer = "adam";
+  settings.learning_rate = 0.01;
+  settings.train_size = 4'000;
+  settings.test_size = 1'000;
+  return settings;
 }
 
 // "names": 79.55 % on names of 18 languages. The others, on Shakespeare's speeches: 1.99 nats per
 // character with the GRU, 2.16 with the transformer; 1.95 with trigrams, in a second.
-std::vector<samples::Preset> TextTask::presets() const {
-  Settings names = defaults();
+std::vector<samples::Preset> presets() {
+  Settings names = default_settings();
   names.epsilon = 8;
   names.delta = 6e-5;
   names.batch = 1000;
@@ -79,7 +70,7 @@ std::vector<samples::Preset> TextTask::presets() const {
   speeches.delta = 1e-5;
   speeches.clip_bound = 0.5;
   speeches.epochs = 30;
-  Settings transformer = defaults();
+  Settings transformer = default_settings();
   transformer.epsilon = 8;
   transformer.batch = 500;
   transformer.epochs = 20;
@@ -90,9 +81,25 @@ std::vector<samples::Preset> TextTask::presets() const {
                           {{"model", "transformer"}, {"layers", 2}})};
 }
 
-samples::Measure TextTask::measure() const {
-  if (model_.generates()) return {.name = "nats per character", .percent = false};
-  return {};
+}  // namespace
+
+samples::TaskFacts TextTask::facts() {
+  const bool generates = model_.generates();
+  return {.program = "text",
+          .description =
+              "Trains a model of text, with differential privacy: one that tells classes, or one "
+              "that writes.",
+          .title = generates ? "A language model" : "A classifier of text",
+          .defaults = default_settings(),
+          .presets = presets(),
+          .settings = settings(),
+          .ordinary_learning_rate = 0.005,
+          .measure = generates ? samples::Measure{.name = "nats per character", .percent = false}
+                               : samples::Measure{},
+          .source = source_,
+          .unused_options = unused_options(),
+          .fit_to_data = [this](Settings& settings) { fit_to_data(settings); },
+          .metadata = {{model_key, to_json(model_).dump()}}};
 }
 
 std::vector<samples::TaskSetting> TextTask::settings() {
@@ -200,9 +207,13 @@ samples::Data TextTask::load(const Settings& s) {
   return y;
 }
 
-std::unique_ptr<nn::Module> TextTask::make_model(const samples::Data& /*data*/,
-                                                 std::uint64_t /*seed*/) {
-  return model_.make_network();
+samples::TaskModel TextTask::make_model(const samples::Data& /*data*/,
+                                        const Settings& /*settings*/) {
+  samples::TaskModel model{model_.make_network()};
+  model.outputs = [this, &network = *model.network](Tape& tape, const Dataset& batch) {
+    return outputs_of_part(model_, network, tape, batch);
+  };
+  return model;
 }
 
 Var TextTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
@@ -213,24 +224,15 @@ Var TextTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return cross_entropy(outputs, batch.targets, {.class_axis = 2, .ignore_index = ignored});
 }
 
-Var TextTask::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return outputs_of_part(model_, model, tape, batch);
-}
-
-double TextTask::evaluate(const Tensor& outputs, const samples::Data& data) {
+double TextTask::evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                          TrainingReport* report) {
+  if (report != nullptr) {
+    describe_results(model_, outputs, data.test, *report);
+    if (model_.generates())
+      report->generated_text = generate_text(dynamic_cast<Network&>(model), model_, {});
+  }
   if (model_.generates()) return nats_per_character(outputs, data.test);
   return nn::accuracy(scores_of_units(outputs, data.test), classes_of_units(data.test));
-}
-
-std::map<std::string, std::string> TextTask::metadata() const {
-  return {{model_key, to_json(model_).dump()}};
-}
-
-void TextTask::describe(nn::Module& model, const Tensor& outputs, const samples::Data& data,
-                        TrainingReport& report) {
-  describe_results(model_, outputs, data.test, report);
-  if (!model_.generates()) return;
-  report.generated_text = generate_text(dynamic_cast<Network&>(model), model_, {});
 }
 
 }  // namespace sotto::text

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,6 +17,8 @@ struct Settings;
 struct Data {
   Dataset train, test;
   std::uint64_t hash_of_rest = 0;  // of other data that the task has read (Dataset::hash)
+  // Writes what may serve to load the same data again; unset: nothing.
+  std::function<void(const Data& data)> keep = {};
 };
 
 // Nobody's data, in words: "people made up by the program".

@@ -43,7 +43,8 @@ void check_ledger(const std::string& path, const Settings& settings) {
 // A run whose ledger is not beside its state needs --ledger.
 void check_ledger_is_there(const Options& options) {
   if (!options.resumed || !options.settings.privacy) return;
-  const std::string &counted = options.resumed->ledger_file, file = options.ledger_file();
+  const auto& section = options.resumed->section;
+  const std::string counted = section ? section->ledger_file : "", file = options.ledger_file();
   std::error_code none;
   check(std::filesystem::exists(file, none) || counted.empty() ||
             counted == std::filesystem::absolute(file),
@@ -51,13 +52,13 @@ void check_ledger_is_there(const Options& options) {
         options.save, counted, counted);
 }
 
-void check_continued_ledger(const Task& task, const Options& options) {
-  check(!options.ledger.empty() || !task.ledger_use().required,
+void check_continued_ledger(const TaskFacts& task, const Options& options) {
+  check(!options.ledger.empty() || !task.ledger_required,
         "--ledger: is required with --data, whose releases it counts");
   if (options.ledger.empty()) return;
   std::error_code none;
   if (!std::filesystem::exists(options.ledger, none)) {
-    check(task.ledger_use().begins, "--ledger: there is no {}", options.ledger);
+    check(task.ledger_begins, "--ledger: there is no {}", options.ledger);
     return check_writable("--ledger", options.ledger);
   }
   const LedgerHeader header =
@@ -86,10 +87,12 @@ void check_unused(const Options& options) {
   if (options.ledger.empty()) check_ledger(ledger_path(options.save), options.settings);
 }
 
-void check_files(const Task& task, const Options& options) {
+void check_files(Task& task, const Options& options) {
   check_ledger_is_there(options);
-  check_continued_ledger(task, options);
+  check_continued_ledger(task.facts(), options);
   check_writable_files(options);
+  for (const auto& [option, path] : task.facts().cache)
+    check_writable(option.c_str(), path, FileKind::tensors);
 }
 
 }  // namespace sotto::samples

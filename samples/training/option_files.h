@@ -14,6 +14,6 @@ std::vector<std::shared_ptr<const void>> locks_of(const char* option, const std:
 // Refuses the name of another run, whose files, least of all its ledger, must not be overwritten.
 void check_unused(const Options& options);
 // Refuses files that cannot be written, and ledgers that are not there or another training's.
-void check_files(const Task& task, const Options& options);
+void check_files(Task& task, const Options& options);
 
 }  // namespace sotto::samples

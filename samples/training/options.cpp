@@ -10,10 +10,10 @@
 #include "core/join.h"
 #include "core/ranks/collectives.h"
 #include "core/ranks/rank_threads.h"
+#include "dp/engine/private_selection.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/training/option_files.h"
-#include "samples/training/together.h"
 
 namespace sotto::samples {
 
@@ -41,14 +41,14 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--compare"},
 };
 
-std::vector<std::string> preset_names(const Task& task) {
+std::vector<std::string> preset_names(Task& task) {
   std::vector<std::string> names;
-  for (const Preset& preset : task.presets()) names.emplace_back(preset.name);
+  for (const Preset& preset : task.facts().presets) names.emplace_back(preset.name);
   return names;
 }
 
-Preset preset(const Task& task, const std::string& wanted) {
-  for (Preset& preset : task.presets()) {
+Preset preset(Task& task, const std::string& wanted) {
+  for (const Preset& preset : task.facts().presets) {
     if (wanted == preset.name) return preset;
   }
   fail(fmt::format("--preset: no preset is called {} (there are: {})", wanted,
@@ -59,7 +59,7 @@ Preset preset(const Task& task, const std::string& wanted) {
 class Reading {
  public:
   Reading(Task& task, Options& options)
-      : task_(task), options_(options), line_(task.description()) {
+      : task_(task), options_(options), line_(task.facts().description) {
     for (const auto& [one, other] : conflicts) line_.conflict(one, other);
     add_data();
     add_privacy();
@@ -96,7 +96,7 @@ class Reading {
 
 void Reading::add_data() {
   line_.group("Data");
-  task_.add_data_options(line_, options_.settings);
+  task_.add_options(line_, Task::Options::data, options_.settings);
   line_.option("--validation", options_.settings.validation,
                "measure on this part of the training data instead of the test data, to choose "
                "settings by: NOT PRIVATE",
@@ -143,11 +143,12 @@ void Reading::add_training() {
   line_.option("--epochs", s.epochs, "passes over the training data", "X");
   line_.option("--steps", s.steps, "steps, instead of --epochs", "N");
   line_.option("--batch-size", s.batch, "expected samples in a (logical) batch", "X");
-  task_.add_model_options(line_);
+  task_.add_options(line_, Task::Options::model, s);
   line_.choice("--optimizer", s.optimizer, "update rule", {"sgd", "adam"});
-  line_.option("--lr", s.learning_rate,
-               fmt::format("learning rate (without privacy: {})", task_.ordinary_learning_rate()),
-               "X");
+  line_.option(
+      "--lr", s.learning_rate,
+      fmt::format("learning rate (without privacy: {})", task_.facts().ordinary_learning_rate),
+      "X");
   line_.choice("--lr-schedule", s.schedule, "learning rate over time",
                {"constant", "linear", "cosine"});
   line_.option("--warmup", s.warmup, "steps over which the learning rate rises first", "N");
@@ -222,11 +223,15 @@ std::string recipe(const nlohmann::json& settings, const nlohmann::json& default
 }
 
 void check_resumable(Task& task, const Options& options) {
-  if (!options.resumed) return;
-  const std::string text = differences(options.settings, task, options.resumed->all_settings);
+  if (!options.resumed || !options.resumed->section) return;
+  const ProgramSection& section = *options.resumed->section;
+  const std::string text = differences(options.settings, task, section.all_settings);
   check(text.empty(), "--resume: {}", text);
   if (!options.settings.privacy) return;
-  const double noise = noise_multiplier(options.settings), then = options.resumed->noise_multiplier;
+  const Settings& s = options.settings;
+  const double noise =
+      first_noise_multiplier(s.train_size, engine_options(s), Ledger(header_of(s)));
+  const double then = section.noise_multiplier;
   // What a continued ledger held before called for more noise.
   check(noise == then || (!options.ledger.empty() && noise < then),
         "--resume: the noise multiplier would be {:.6g} and is {:.6g} in the checkpoint: with a "
@@ -243,21 +248,21 @@ void begin_with(const Reading& names, Task& task, Options& options) {
     assign(task, chosen.task);
     options.recipe = recipe(all_settings(options.settings, task), defaults);
   }
-  if (!options.resumed) return;
-  options.settings = options.resumed->settings;
-  assign(task, options.resumed->all_settings);
+  if (!options.resumed || !options.resumed->section) return;
+  options.settings = options.resumed->section->settings;
+  assign(task, options.resumed->section->all_settings);
 }
 
 // A resumed run loads as many samples as the run that it continues. Its command line may say the
 // sizes again that this run asked for, of which it got fewer.
 void request_sizes(Options& options) {
   Settings& s = options.settings;
-  if (!options.resumed) {
+  if (!options.resumed || !options.resumed->section) {
     s.requested_train_size = s.train_size;
     s.requested_test_size = s.test_size;
     return;
   }
-  const Settings& then = options.resumed->settings;
+  const Settings& then = options.resumed->section->settings;
   if (s.train_size == then.requested_train_size) s.train_size = then.train_size;
   if (s.test_size != then.test_size) s.requested_test_size = s.test_size;
 }
@@ -267,16 +272,20 @@ void read_again(Task& task, int argc, const char* const* argv, Options& options)
   const nlohmann::json before = all_settings(options.settings, task);
   Reading line(task, options);
   line.parse(argc, argv);
-  for (const char* option : task.unused_options())
+  for (const char* option : task.facts().unused_options)
     check(!line.given(option), "{}: has no effect on this model", option);
   if (options.resumed) {
     options.save = line.resume();
-    options.settings.privacy = privacy && !line.given("--no-privacy");
+    if (options.resumed->section) options.settings.privacy = privacy && !line.given("--no-privacy");
+    check(options.settings.privacy == options.resumed->ledger.has_value(),
+          "--resume: privacy is {} here and {} in the checkpoint", options.settings.privacy,
+          options.resumed->ledger.has_value());
   }
   resolve(line, options.settings);
   request_sizes(options);
-  if (!options.settings.privacy && !options.resumed && !line.given("--lr")) {
-    options.settings.learning_rate = task.ordinary_learning_rate();
+  const bool set_before = options.resumed && options.resumed->section;
+  if (!options.settings.privacy && !set_before && !line.given("--lr")) {
+    options.settings.learning_rate = task.facts().ordinary_learning_rate;
   }
   if (!line.preset().empty())
     options.preset = compared(line.preset(), all_settings(options.settings, task), before);
@@ -286,9 +295,9 @@ void read_again(Task& task, int argc, const char* const* argv, Options& options)
 }
 
 // Refuses what several ranks do not do.
-void check_several(const Task& task, const Options& options) {
+void check_several(Task& task, const Options& options) {
   const Settings& s = options.settings;
-  check(task.on_several_ranks(), "one of several processes: this program trains in one");
+  check(task.facts().on_several_ranks, "one of several processes: this program trains in one");
   check(s.memory.limit == 0 || s.memory.precision || (s.privacy && !options.compare),
         "--memory-limit: several processes need --precision, which they could choose apart");
 }
@@ -297,10 +306,10 @@ void check_several(const Task& task, const Options& options) {
 
 std::optional<Options> parse_options(Task& task, int argc, const char* const* argv, Ranks& ranks) {
   const nlohmann::json task_defaults = settings_json(task);
-  Options first{.settings = task.defaults()}, options = first;
+  Options first{.settings = task.facts().defaults}, options = first;
   Reading names(task, first);
   bool goes_on = false;
-  on_all_ranks(ranks, "programs: options", [&] { goes_on = names.parse(argc, argv); });
+  on_all_ranks(ranks, "programs: help", [&] { goes_on = names.parse(argc, argv); });
   if (!goes_on) return std::nullopt;
   assign(task, task_defaults);
   on_rank_0(ranks, "programs: locks", [&] {
@@ -308,22 +317,19 @@ std::optional<Options> parse_options(Task& task, int argc, const char* const* ar
     options.locks =
         locks_of(resumes ? "--resume" : "--save", resumes ? names.resume() : first.save);
   });
-  if (!names.resume().empty()) {
-    options.resumed =
-        broadcast_checkpoint(ranks, [&] { return load_saved(names.resume(), task.program()); });
-  }
-  on_all_ranks(ranks, "programs: settings", [&] {
+  if (!names.resume().empty())
+    options.resumed = load_saved(ranks, names.resume(), task.facts().program);
+  on_all_ranks(ranks, "programs: options", [&] {
     begin_with(names, task, options);
     read_again(task, argc, argv, options);
     if (ranks.size() > 1) check_several(task, options);
   });
   if (ranks.size() > 1 && options.any_gpu)
-    on_all_ranks(ranks, "programs: device", [&] { options.settings.device = gpu_of_rank(ranks); });
+    on_all_ranks(ranks, "programs: GPUs", [&] { options.settings.device = gpu_of_rank(ranks); });
   // A rank on another host may see what rank 0 does not: an earlier run that would be forgotten.
-  on_all_ranks(ranks, "programs: unused files", [&] { check_unused(options); });
+  on_all_ranks(ranks, "programs: unused names", [&] { check_unused(options); });
   on_rank_0(ranks, "programs: files", [&] {
     check_files(task, options);
-    task.check_files();
     check_resumable(task, options);
   });
   return options;

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "core/ranks/ranks.h"
-#include "samples/training/checkpoint.h"
+#include "samples/training/saved_run.h"
 #include "samples/training/task.h"
 
 namespace sotto::samples {
 
 struct Options {
   Settings settings;
-  std::optional<Checkpoint> resumed;  // the checkpoint from which the run continues
+  std::optional<SavedRun> resumed;  // from which the run continues
 
   std::string preset;  // its name, and the differences from it; empty: none
   std::string recipe;  // the preset's settings that are not the program's defaults

@@ -87,7 +87,7 @@ json to_json(const Settings& settings) {
 Settings settings_from_json(const json& object) {
   Settings settings;
   visit_settings(settings, [&](const char* name, auto& value, OnResume) {
-    if (const auto found = object.find(name); found != object.end()) value_from_json(*found, value);
+    value_from_json(object.at(name), value);
   });
   return settings;
 }
@@ -172,39 +172,6 @@ EngineOptions engine_options(const Settings& s) {
   if (s.adaptive_quantile)
     options.adaptive_clipping = AdaptiveClipping{.quantile = *s.adaptive_quantile};
   return options;
-}
-
-namespace {
-
-// Of accountants that hold the planned means.
-AccountantFactory accountant_of(const EngineOptions& options, NeighboringRelation relation) {
-  const AccountantFactory start = accountant_factory(options.accountant, relation);
-  if (options.planned_means.empty()) return start;
-  return [start, means = options.planned_means] {
-    auto accountant = start();
-    for (const PlannedMeans& planned : means)
-      accountant->compose({.noise_multiplier = planned.noise_multiplier,
-                           .sampling = Sampling::poisson,
-                           .sampling_rate = planned.sampling_rate},
-                          planned.times);
-    return accountant;
-  };
-}
-
-}  // namespace
-
-double noise_multiplier(const Settings& s) {
-  const EngineOptions options = engine_options(s);
-  const auto sampler = make_sampler(s.train_size, sampler_options(options));
-  const std::string cut =
-      truncation_problem(s.train_size, sampler->event(), options, relation_of(s));
-  check(cut.empty(), "--max-batch-size: {}: {}", s.max_batch_size, cut);
-  if (s.noise_multiplier) return *s.noise_multiplier;
-  return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
-                                     .delta = s.delta,
-                                     .batch = sampler->event(),
-                                     .steps = planned_steps(s)},
-                                    accountant_of(options, relation_of(s)));
 }
 
 std::int64_t planned_steps(const Settings& s) {

@@ -104,9 +104,8 @@ void visit_settings(S& settings, Visit&& visit) {
 // "test", or "validation": the data that results are measured on.
 const char* held_out(const Settings& settings);
 
-// A JSON object with the names above, null for unset. Reading leaves a setting without an entry,
-// which the version that wrote the file did not have, at its default; it throws
-// nlohmann::json::exception for an entry of the wrong type.
+// A JSON object with the names above, null for unset. Reading throws nlohmann::json::exception for
+// an entry that is missing or of the wrong type.
 nlohmann::json to_json(const Settings& settings);
 Settings settings_from_json(const nlohmann::json& json);
 
@@ -123,9 +122,6 @@ NeighboringRelation relation_of(const Settings& settings);
 LedgerHeader header_of(const Settings& settings);
 std::vector<std::string> trainable_sampling_names();
 
-// The given noise multiplier, or the one that meets the target epsilon after the planned steps.
-// Throws std::invalid_argument when none does.
-double noise_multiplier(const Settings& settings);
 // The planned number of steps.
 std::int64_t planned_steps(const Settings& settings);
 // The number of epochs that `steps` amount to.

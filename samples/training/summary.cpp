@@ -10,7 +10,7 @@
 #include "core/devices.h"
 #include "core/threads/parallel.h"
 #include "dp/numerics/directed_rounding.h"
-#include "samples/training/progress.h"
+#include "samples/cli/progress.h"
 
 namespace sotto::samples {
 
@@ -39,24 +39,25 @@ std::string shown(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
+std::vector<TrainingReport::Setting> setting_rows(const TrainedModel& model,
+                                                  const TrainingRun& run) {
   std::vector<TrainingReport::Setting> rows;
-  const Settings& settings = trainer.settings();
-  rows.push_back({"data", trainer.task().data_text()});
-  const nlohmann::json values = all_settings(settings, trainer.task());
+  const Settings& settings = model.settings();
+  rows.push_back({"data", data_text(model.task().facts())});
+  const nlohmann::json values = all_settings(settings, model.task());
   for (const auto& [name, value] : values.items()) {
     if (!value.is_null()) rows.push_back({name, shown(value)});
   }
   rows.push_back({"planned steps", fmt::to_string(planned_steps(settings))});
   rows.push_back({"device", name(settings.device)});
-  if (settings.capture) rows.push_back({"captured", trainer.captured()});
+  if (settings.capture) rows.push_back({"captured", run.captured()});
   rows.push_back({"threads", fmt::to_string(thread_count())});
   return rows;
 }
 
-std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
+std::vector<TrainingReport::Phase> phase_rows(const TrainingRun& run) {
   std::vector<TrainingReport::Phase> rows;
-  for (const memory::PhaseTotal& total : trainer.phases()) {
+  for (const memory::PhaseTotal& total : run.phases()) {
     rows.push_back({total.name, total.seconds, total.peak_bytes[0]});
   }
   return rows;
@@ -94,26 +95,26 @@ PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
   return privacy;
 }
 
-bool measured_on_private_data(const Trainer& trainer) {
-  return tests_on_private_data(trainer.task().source()) || trainer.settings().validation > 0;
+bool measured_on_private_data(const TrainedModel& model) {
+  return tests_on_private_data(model.task().facts().source) || model.settings().validation > 0;
 }
 
 }  // namespace
 
-bool secret_measure(const Trainer& trainer) {
-  return trainer.engine() && measured_on_private_data(trainer);
+bool secret_measure(const TrainedModel& model) {
+  return model.settings().privacy && measured_on_private_data(model);
 }
 
-std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
-  const std::optional<double> epsilon = trainer.epsilon();
+std::string closing_line(const Outcome& outcome, const TrainedModel& model) {
+  const std::optional<double>& epsilon = outcome.epsilon;
   const std::string privacy =
       epsilon ? fmt::format("(ε = {}, δ = {})", epsilon_text(*epsilon, digits_of_epsilon),
-                            delta_text(trainer.settings().delta))
+                            delta_text(model.settings().delta))
               : "(no privacy)";
-  const Measure measure = trainer.task().measure();
-  return fmt::format("{} {} {}{}   {}   {} epochs in {}", held_out(trainer.settings()),
-                     measure.name, text_of(measure, outcome.measure),
-                     secret_measure(trainer) ? ", which is NOT PRIVATE" : "", privacy,
+  const Measure measure = model.task().facts().measure;
+  return fmt::format("{} {} {}{}   {}   {} epochs in {}", held_out(model.settings()), measure.name,
+                     text_of(measure, outcome.measure),
+                     secret_measure(model) ? ", which is NOT PRIVATE" : "", privacy,
                      epochs_text(outcome.epochs), seconds_text(outcome.seconds));
 }
 
@@ -135,29 +136,30 @@ TrainingReport::Communication communication(const std::string& processors, Count
   return all;
 }
 
-TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics) {
+TrainingReport make_report(const Outcome& outcome, TrainedModel& model, const TrainingRun& run,
+                           const Statistics& statistics) {
   TrainingReport report;
-  const Settings& settings = trainer.settings();
-  report.title = trainer.task().title();
-  report.measure = trainer.task().measure().name;
-  report.measure_in_percent = trainer.task().measure().percent;
-  report.settings = setting_rows(trainer);
+  const Settings& settings = model.settings();
+  report.title = model.task().facts().title;
+  report.measure = model.task().facts().measure.name;
+  report.measure_in_percent = model.task().facts().measure.percent;
+  report.settings = setting_rows(model, run);
   report.points = points(outcome, statistics);
   report.norms = statistics.norms;
-  report.phases = phase_rows(trainer);
-  if (const Engine* const engine = trainer.engine()) {
-    if (trainer.leads()) report.privacy = statement(outcome, *engine);
+  report.phases = phase_rows(run);
+  if (const Engine* const engine = run.engine()) {
+    if (run.ranks()->rank() == 0) report.privacy = statement(outcome, *engine);
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }
   report.held_out = held_out(settings);
-  report.measured_on_private_data = measured_on_private_data(trainer);
+  report.measured_on_private_data = measured_on_private_data(model);
   report.test_measure = outcome.measure;
   if (outcome.ordinary_measure) report.ordinary_measure = *outcome.ordinary_measure;
   report.provenance = provenance(settings.device);
   report.epochs = outcome.epochs;
   report.seconds = outcome.seconds;
-  trainer.describe(report);
+  model.describe(report);
   return report;
 }
 

@@ -5,31 +5,28 @@
 
 namespace sotto::samples {
 
-std::string text_of(const Measure& measure, double value) {
-  return measure.percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
+std::string data_text(const TaskFacts& facts) {
+  return text_of(facts.source) + (facts.more_data.empty() ? "" : "; " + facts.more_data);
 }
 
 Var Task::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
   return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
 }
 
-Var Task::outputs(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return model(tape.input(batch.inputs));
-}
-
-double Task::evaluate(const Tensor& outputs, const Data& data) {
+double Task::evaluate(nn::Module& /*model*/, const Tensor& outputs, const Data& data,
+                      TrainingReport* /*report*/) {
   return nn::accuracy(outputs, data.test.targets);
 }
 
 nlohmann::json settings_json(Task& task) {
   nlohmann::json values = nlohmann::json::object();
-  for (const TaskSetting& setting : task.settings())
+  for (const TaskSetting& setting : task.facts().settings)
     std::visit([&](const auto* value) { values[setting.name] = *value; }, setting.value);
   return values;
 }
 
 void assign(Task& task, const nlohmann::json& values) {
-  for (const TaskSetting& setting : task.settings()) {
+  for (const TaskSetting& setting : task.facts().settings) {
     const auto found = values.find(setting.name);
     if (found == values.end()) continue;
     std::visit([&](auto* value) { found->get_to(*value); }, setting.value);
@@ -53,7 +50,7 @@ std::string differences(const Settings& settings, Task& task, const nlohmann::js
   };
   visit_settings(settings,
                  [&](const char* name, const auto&, OnResume how) { compare(name, how); });
-  for (const TaskSetting& setting : task.settings()) compare(setting.name, setting.on_resume);
+  for (const TaskSetting& setting : task.facts().settings) compare(setting.name, setting.on_resume);
   return text;
 }
 

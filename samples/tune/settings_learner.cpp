@@ -82,7 +82,7 @@ Gradients SettingsLearner::direction(std::int64_t step) {
   return sums.gradients();
 }
 
-void SettingsLearner::begin_step(std::int64_t step) {
+void SettingsLearner::begin_step(std::int64_t step, const Engine* /*engine*/) {
   if (bound_ && !has_direction_) bound_->set_direction(direction(step));
   has_direction_ = true;
 }

@@ -22,14 +22,14 @@ struct Learning {
 // option's name, for others.
 Learning learning_of(const std::string& text);
 
-class SettingsLearner final : public samples::Learner {
+class SettingsLearner final : public samples::TaskLearner {
  public:
   // `clean` are the public rows, of which each step sees a part, by turns. All must outlive it.
   SettingsLearner(TunedNetwork& model, nn::Optimizer& optimizer, const samples::Settings& settings,
                   const Learning& learning, const Dataset& clean);
 
   void set(EngineOptions& options) override;
-  void begin_step(std::int64_t step) override;
+  void begin_step(std::int64_t step, const Engine* engine) override;
   void end_step(std::int64_t step) override;
   Var losses(const Var& losses) override;
   std::vector<std::pair<std::string, std::string>> learned() const override;

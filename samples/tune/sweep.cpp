@@ -14,7 +14,7 @@
 #include "dp/engine/validation.h"
 #include "dp/numerics/directed_rounding.h"
 #include "samples/cli/program.h"
-#include "samples/training/trainer.h"
+#include "samples/training/trained_model.h"
 
 namespace sotto::tune {
 
@@ -43,11 +43,11 @@ struct Trained {
 Trained trained(TuneTask& task, const Settings& common, const SweepSetting& setting,
                 const Data& data, Ledger run) {
   task.fix_settings(setting.weight_decay);
-  samples::Trainer trainer(task, with_setting(common, setting), data, run, std::nullopt);
-  while (trainer.step()) {
-  }
-  return {setting, trainer.measure({.train = data.train, .test = task.clean()}),
-          trainer.test_measure()};
+  samples::TrainedModel model(task, with_setting(common, setting), data);
+  model.options().tell = [](const std::string&) {};
+  model.train(run);
+  const auto averaged = model.averaged();
+  return {setting, model.measure({.train = data.train, .test = task.clean()}), model.measure(data)};
 }
 
 // The result of a training that fails, because its weights became infinite or its clip bound is out

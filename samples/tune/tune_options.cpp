@@ -4,14 +4,14 @@
 
 namespace sotto::tune {
 
-void TuneTask::add_data_options(samples::CommandLine& line, samples::Settings& settings) {
-  digits_.add_data_options(line, settings);
+void TuneTask::add_options(samples::CommandLine& line, Options which, samples::Settings& settings) {
+  digits_.add_options(line, which, settings);
+  if (which == Options::model) return add_model_options(line);
   line.option("--public-rows", public_rows_,
               "rows before the training samples that are public and guide the learning", "N");
 }
 
 void TuneTask::add_model_options(samples::CommandLine& line) {
-  digits_.add_model_options(line);
   line.option("--learn", learn_,
               "settings to learn: a list of lr, momentum, wd and bound (with privacy), or none",
               "LIST");

@@ -9,16 +9,10 @@ namespace sotto::tune {
 using samples::require;
 using samples::Settings;
 
-std::string TuneTask::description() const {
-  return "Trains a network to read digits with differential privacy, and learns settings, such as "
-         "the "
-         "learning rate, in the same training, by public rows.";
-}
-
-std::string TuneTask::title() const { return "A model of digits with learned settings"; }
+namespace {
 
 // Settings that nobody tuned: they are what the learning and the sweep start from.
-Settings TuneTask::defaults() const {
+Settings default_settings() {
   return {.epsilon = 3,
           .clip_bound = 1,
           .epochs = 10,
@@ -29,8 +23,8 @@ Settings TuneTask::defaults() const {
           .test_size = 2'000};
 }
 
-std::vector<samples::Preset> TuneTask::presets() const {
-  Settings quick = defaults();
+std::vector<samples::Preset> presets() {
+  Settings quick = default_settings();
   quick.train_size = 3000;
   quick.test_size = 1000;
   quick.batch = 200;
@@ -38,13 +32,28 @@ std::vector<samples::Preset> TuneTask::presets() const {
   return {{"quick", quick, {}}};
 }
 
-std::vector<samples::TaskSetting> TuneTask::settings() {
-  std::vector<samples::TaskSetting> all = digits_.settings();
-  all.insert(all.end(), {{"learn", &learn_},
-                         {"weight decay", &weight_decay_},
-                         {"tuning rate", &rate_},
-                         {"public rows", &public_rows_}});
-  return all;
+}  // namespace
+
+samples::TaskFacts TuneTask::facts() {
+  samples::TaskFacts facts = digits_.facts();
+  facts.program = "tune";
+  facts.description =
+      "Trains a network to read digits with differential privacy, and learns settings, such as the "
+      "learning rate, in the same training, by public rows.";
+  facts.title = "A model of digits with learned settings";
+  facts.defaults = default_settings();
+  facts.presets = presets();
+  facts.settings.insert(facts.settings.end(), {{"learn", &learn_},
+                                               {"weight decay", &weight_decay_},
+                                               {"tuning rate", &rate_},
+                                               {"public rows", &public_rows_}});
+  facts.unused_options = {"--optimizer", "--lr-schedule", "--warmup",
+                          "--clip-rule", "--clip-groups", "--adaptive-clip-quantile",
+                          "--cuda-graph"};
+  facts.ledger_begins = sweep_.settings > 0;
+  facts.ledger_required = facts.ledger_begins && samples::files_of(facts.source) != nullptr;
+  facts.on_several_ranks = false;
+  return facts;
 }
 
 void TuneTask::prepare(Settings& settings) {
@@ -68,12 +77,6 @@ void TuneTask::prepare(Settings& settings) {
   check(sweep_.settings == 0 || settings.privacy, "--sweep: needs privacy, which it charges");
 }
 
-std::vector<const char*> TuneTask::unused_options() const {
-  return {"--optimizer", "--lr-schedule", "--warmup",
-          "--clip-rule", "--clip-groups", "--adaptive-clip-quantile",
-          "--cuda-graph"};
-}
-
 samples::Data TuneTask::load(const Settings& settings) {
   Settings with_public = settings;
   with_public.train_size += public_rows_;
@@ -86,18 +89,26 @@ samples::Data TuneTask::load(const Settings& settings) {
   return data;
 }
 
-std::unique_ptr<nn::Module> TuneTask::make_model(const samples::Data& data, std::uint64_t seed) {
-  return std::make_unique<TunedNetwork>(digits_.make_model(data, seed), learning_.bound);
+samples::TaskModel TuneTask::make_model(const samples::Data& data, const Settings& settings) {
+  Learning learning = learning_;
+  learning.bound = learning.bound && settings.privacy;  // not for --compare
+  auto network =
+      std::make_unique<TunedNetwork>(digits_.make_model(data, settings).network, learning_.bound);
+  samples::TaskModel model;
+  model.make_learner = [this, learning, settings, &of = *network](nn::Optimizer& optimizer) {
+    return std::make_unique<SettingsLearner>(of, optimizer, settings, learning, clean_);
+  };
+  model.network = std::move(network);
+  return model;
 }
 
-std::unique_ptr<samples::Learner> TuneTask::make_learner(nn::Module& model,
-                                                         nn::Optimizer& optimizer,
-                                                         const Settings& settings) {
-  Learning learning = learning_;
-  // For --compare.
-  learning.bound = learning.bound && settings.privacy;
-  return std::make_unique<SettingsLearner>(dynamic_cast<TunedNetwork&>(model), optimizer, settings,
-                                           learning, clean_);
+Var TuneTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
+  return digits_.losses(tape, model, batch);
+}
+
+double TuneTask::evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                          TrainingReport* report) {
+  return digits_.evaluate(model, outputs, data, report);
 }
 
 void TuneTask::fix_settings(double weight_decay) {

@@ -22,27 +22,15 @@ struct Sweep {
 
 class TuneTask final : public samples::Task {
  public:
-  std::string program() const override { return "tune"; }
-  std::string description() const override;
-  std::string title() const override;
-  samples::Settings defaults() const override;
-  double ordinary_learning_rate() const override { return digits_.ordinary_learning_rate(); }
-  std::vector<samples::Preset> presets() const override;
-  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
-  void add_model_options(samples::CommandLine& line) override;
-  std::vector<samples::TaskSetting> settings() override;
+  samples::TaskFacts facts() override;
+  void add_options(samples::CommandLine& line, Options which, samples::Settings& settings) override;
   void prepare(samples::Settings& settings) override;
-  std::vector<const char*> unused_options() const override;
   samples::Data load(const samples::Settings& settings) override;
-  const samples::DataSource& source() const override { return digits_.source(); }
-  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
-  std::unique_ptr<samples::Learner> make_learner(nn::Module& model, nn::Optimizer& optimizer,
-                                                 const samples::Settings& settings) override;
-  bool on_several_ranks() const override { return false; }
-  LedgerUse ledger_use() const override {
-    const bool sweeps = sweep_.settings > 0;
-    return {.required = sweeps && samples::files_of(source()), .begins = sweeps};
-  }
+  samples::TaskModel make_model(const samples::Data& data,
+                                const samples::Settings& settings) override;
+  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  double evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
+                  TrainingReport* report) override;
 
   const Sweep& sweep() const { return sweep_; }
   // The public rows: they guide the learning of settings, and judge the settings of a sweep.
@@ -52,6 +40,7 @@ class TuneTask final : public samples::Task {
   void fix_settings(double weight_decay);
 
  private:
+  void add_model_options(samples::CommandLine& line);
   mnist::DigitsTask digits_;
   std::string learn_ = "lr,wd";
   double weight_decay_ = 1e-4, rate_ = Learning{}.rate;

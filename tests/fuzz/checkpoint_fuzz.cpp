@@ -1,5 +1,5 @@
-// Any settings, progress and statistics, a line each, are those of a run of `mnist`, or its files
-// are refused with SystemFailure.
+// Any section of a program, ledger's mark and statistics, a line each, are those of a run of
+// `mnist`, or its files are refused with SystemFailure.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -10,7 +10,11 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "samples/training/checkpoint.h"
+#include "core/io/safetensors.h"
+#include "core/ranks/one_rank.h"
+#include "dp/engine/training_checkpoint.h"
+#include "samples/report/recorder.h"
+#include "samples/training/saved_run.h"
 
 namespace {
 
@@ -37,10 +41,11 @@ void refuse_or_load(Load&& load) {
 }
 
 // False for what no file can hold.
-bool write_file(const std::string& path, const std::string& settings, const std::string& progress) {
+bool write_file(const std::string& path, const std::string& section, const std::string& mark) {
   TensorFile file;
-  file.metadata["sotto.mnist.settings"] = settings;
-  file.metadata["sotto.mnist.progress"] = progress;
+  file.metadata[program_key] = section;
+  file.metadata[secret_key] = "yes";
+  if (mark != "null") file.metadata[mark_key] = mark;
   try {
     save_safetensors(path, file);
     return true;
@@ -54,13 +59,15 @@ bool write_file(const std::string& path, const std::string& settings, const std:
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Place place;
   std::istringstream in(std::string(reinterpret_cast<const char*>(data), size));
-  std::string settings, progress, statistics;
-  std::getline(in, settings);
-  std::getline(in, progress);
+  std::string section, mark, statistics;
+  std::getline(in, section);
+  std::getline(in, mark);
   std::getline(in, statistics);
-  if (write_file(place.path(), settings, progress))
-    refuse_or_load([&] { samples::load_checkpoint(place.path(), "mnist"); });
-  std::remove(place.path().c_str());
+  OneRank alone;
+  const std::string state = samples::state_path(place.path());
+  if (write_file(state, section, mark))
+    refuse_or_load([&] { samples::load_saved(alone, place.path(), "mnist"); });
+  std::remove(state.c_str());
   std::ofstream(place.path(), std::ios::binary) << statistics;
   refuse_or_load([&] { samples::load_statistics(place.path(), 10); });
   std::remove(place.path().c_str());  // it may look like a ledger, which no file replaces

@@ -26,11 +26,12 @@ EVENTS = [
 ]
 SETTINGS = {
     "accountant": "pld", "accumulation": None, "activation": "tanh", "adaptive quantile": None, "average": None,
-    "batch": 8.0, "checkpoint": None, "clip bound": 0.1, "clip groups": "flat", "clip rule": "minimum",
+    "average warmup": False, "batch": 8.0, "checkpoint": None, "clip bound": 0.1, "clip groups": "flat", "clip rule": "minimum",
     "data from files": False, "delta": 1e-05, "epochs": 20.0, "epsilon": None, "largest batch": 0, "learning rate": 0.5,
     "memory limit": 0, "momentum": 0.9, "noise multiplier": 1.0, "normalize": False, "optimizer": "sgd",
     "passes": "auto", "physical batch": None, "precision": "auto", "privacy": True, "sampling": "poisson",
-    "schedule": "constant", "seed": 0, "steps": 3, "test size": 10, "train size": 40, "warmup": 0,
+    "schedule": "constant", "seed": 0, "steps": 3, "test size": 10, "train size": 40,
+    "unit": "one sample", "validation": 0.0, "warmup": 0,
 }
 MARK = {"bytes": 715, "chain": "f" * 64, "ledger": "a" * 32, "lines": 4, "releases": 3, "run": "b" * 32}
 STATISTICS = {
@@ -167,11 +168,13 @@ def checkpoint():
     def lines(*objects):
         return "\n".join(json.dumps(o) for o in objects).encode()
 
-    progress = {"epoch": 0, "history": [[2, 0.5, 2.9], [3, 0.4, None]], "ledger": MARK, "noise_multiplier": 1.0,
-                "row": 0, "step": 3}
-    yield lines(SETTINGS, progress, STATISTICS)
-    yield lines({**SETTINGS, "privacy": False, "noise multiplier": None}, {**progress, "ledger": None}, STATISTICS)
-    yield lines({**SETTINGS, "sampling": "balls_and_bins", "accountant": "rdp"}, progress, STATISTICS)
+    section = {"data": ["0123456789abcdef", ""], "history": [[2, 0.5, 2.9], [3, 0.4, None]], "ledger_file": "m.ledger",
+               "noise_multiplier": 1.0, "program": "mnist", "requested_test_size": 10, "requested_train_size": 40,
+               "settings": SETTINGS, "step": 3}
+    ordinary = {**SETTINGS, "privacy": False, "noise multiplier": None}
+    yield lines(section, MARK, STATISTICS)
+    yield lines({**section, "settings": ordinary}, None, STATISTICS)
+    yield lines({**section, "settings": {**SETTINGS, "sampling": "balls_and_bins", "accountant": "rdp"}}, MARK, STATISTICS)
 
 
 def main():

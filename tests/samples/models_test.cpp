@@ -11,12 +11,12 @@
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/accumulation.h"
+#include "memory/outputs_of.h"
 #include "memory/profiling/peak_memory.h"
 #include "samples/models/models.h"
 #include "samples/models/registry.h"
 #include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
-#include "samples/training/evaluation.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/support/catch.h"
 #include "tests/support/threads.h"
@@ -30,7 +30,7 @@ TEST_CASE("evaluation keeps no activations for a backward pass") {
   const Dataset data{.inputs = full({400, 64}, 1), .targets = zeros({400}, Dtype::i64)};
   const memory::PeakMemoryTracker memory(cpu);
   const std::size_t before = memory.peak();
-  CHECK(samples::outputs_of(deep, data).shape() == Shape{400, 64});
+  CHECK(memory::outputs_of(deep, data).shape() == Shape{400, 64});
   const std::size_t activation = data.inputs.bytes();
   CHECK(memory.peak() - before < 6 * activation);
   CHECK(deep.parameters()[0]->trainable);

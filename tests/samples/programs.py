@@ -72,9 +72,11 @@ def state_of(model):
 
 
 def read_checkpoint(model):
-    """The tensors of the training checkpoint of `model`, and the progress."""
+    """The tensors of the training checkpoint of `model`, and the program's section with the ledger's position."""
     tensors, metadata = read_tensors(state_of(model))
-    return tensors, json.loads(metadata["sotto.mnist.progress"])
+    section = json.loads(metadata["sotto.program"])
+    section["ledger"] = json.loads(metadata.get("sotto.ledger_mark", "null"))
+    return tensors, section
 
 
 def charged(path):

@@ -6,9 +6,9 @@
 #include "samples/report/charts.h"
 #include "samples/report/confusion_table.h"
 #include "samples/report/picture_grid.h"
+#include "samples/report/recorder.h"
 #include "samples/report/results.h"
 #include "samples/report/settings_section.h"
-#include "samples/training/recorder.h"
 #include "tests/support/catch.h"
 
 using namespace sotto;
@@ -135,13 +135,11 @@ TEST_CASE("bars for what lies beyond the edges stand apart and say so") {
 }
 
 TEST_CASE("norms of many magnitudes spread over the bars of their histogram") {
-  ClipStatistics statistics;
-  statistics.norms.emplace_back();
+  ClipStatistics statistics{.norms = {{}}, .loss_sum = 1, .rows = 1001, .units = 1001};
   for (int k = 0; k < 1000; ++k) statistics.norms[0].push_back(std::pow(10, 0.006 * k - 2));
   statistics.norms[0].push_back(0);
   samples::Recorder recorder({});
-  recorder.add(
-      {.loss_sum = 1, .rows = 1001, .units = 1001, .clipping = &statistics, .bounds = {0.1}});
+  recorder.add({.statistics = &statistics, .bounds = {0.1}});
   recorder.close(7);
   const TrainingReport::NormHistogram& norms = recorder.statistics().norms.at(0);
   REQUIRE(norms.edges.size() == norms.counts.size() + 1);
@@ -161,11 +159,10 @@ TEST_CASE("norms of many magnitudes spread over the bars of their histogram") {
 
 TEST_CASE("equal norms, and none but zero, have a histogram around the clip bound") {
   for (const double norm : {0.0, 0.1, 1e-12, 1e12}) {
-    ClipStatistics statistics;
-    statistics.norms = {std::vector<double>(10, norm)};
+    const ClipStatistics statistics{
+        .norms = {std::vector<double>(10, norm)}, .loss_sum = 1, .rows = 10, .units = 10};
     samples::Recorder recorder({});
-    recorder.add(
-        {.loss_sum = 1, .rows = 10, .units = 10, .clipping = &statistics, .bounds = {0.1}});
+    recorder.add({.statistics = &statistics, .bounds = {0.1}});
     recorder.close(1);
     TrainingReport report;
     report.norms = recorder.statistics().norms;

@@ -1,4 +1,4 @@
-#include "samples/training/counted_ranks.h"
+#include "samples/report/counted_ranks.h"
 
 #include <chrono>
 #include <utility>

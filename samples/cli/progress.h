@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "samples/training/task.h"
-
 namespace sotto::samples {
 
 // Formats epsilon as "2.94" for 2.9312.
@@ -16,6 +14,14 @@ inline constexpr int digits_of_epsilon = 3;
 std::string epochs_text(double epochs);
 // Formats "212 s".
 std::string seconds_text(double seconds);
+
+// A number that tells how good a model is.
+struct Measure {
+  const char* name = "accuracy";
+  bool percent = true;  // shown in percent; otherwise as it is
+};
+// "98.12 %", or "0.3412".
+std::string text_of(const Measure& measure, double value);
 
 class Progress {
  public:

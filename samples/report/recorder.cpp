@@ -1,9 +1,14 @@
-#include "samples/training/recorder.h"
+#include "samples/report/recorder.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <span>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/atomic_file.h"
+#include "core/ranks/collectives.h"
+#include "samples/cli/model_file.h"
 
 namespace sotto::samples {
 
@@ -22,23 +27,94 @@ double root_of_squares(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
+using nlohmann::json;
+
+constexpr std::size_t max_statistics_bytes = std::size_t{1} << 28;
+
+json or_null(const std::optional<double>& value) { return value ? json(*value) : json(nullptr); }
+std::optional<double> number_or_nothing(const json& value) {
+  if (value.is_null()) return std::nullopt;
+  return value.get<double>();
+}
+
+json norms_json(const TrainingReport::NormHistogram& norms) {
+  return {{"step", norms.step},
+          {"steps", norms.steps},
+          {"edges", norms.edges},
+          {"counts", norms.counts},
+          {"below", norms.below},
+          {"above", norms.above},
+          {"clip_bound", norms.clip_bound},
+          {"clipped_fraction", norms.clipped_fraction}};
+}
+
+TrainingReport::NormHistogram norms_from_json(const json& object) {
+  return {.step = object.at("step").get<std::int64_t>(),
+          .steps = object.at("steps").get<std::int64_t>(),
+          .edges = object.at("edges").get<std::vector<double>>(),
+          .counts = object.at("counts").get<std::vector<std::int64_t>>(),
+          .below = object.at("below").get<std::int64_t>(),
+          .above = object.at("above").get<std::int64_t>(),
+          .clip_bound = object.at("clip_bound").get<double>(),
+          .clipped_fraction = object.at("clipped_fraction").get<double>()};
+}
+
+Statistics parse_statistics(const json& object, std::int64_t last_step) {
+  Statistics statistics;
+  object.at("seconds").get_to(statistics.seconds);
+  for (const json& entry : object.at("points")) {
+    Statistics::Point point{.step = entry.at(0).get<std::int64_t>(),
+                            .loss = entry.at(1).get<double>(),
+                            .clipped_fraction = number_or_nothing(entry.at(2))};
+    if (point.step <= last_step) statistics.points.push_back(point);
+  }
+  for (const json& entry : object.at("norms")) {
+    auto norms = norms_from_json(entry);
+    if (norms.step <= last_step) statistics.norms.push_back(std::move(norms));
+  }
+  return statistics;
+}
+
 }  // namespace
 
-void Recorder::add(const StepFacts& facts) {
+void save_statistics(const std::string& path, const Statistics& statistics) {
+  json points = json::array(), norms = json::array();
+  for (const auto& [step, loss, clipped] : statistics.points) {
+    points.push_back({step, loss, or_null(clipped)});
+  }
+  for (const auto& histogram : statistics.norms) norms.push_back(norms_json(histogram));
+  const json object = {{"NOT PRIVATE", "exact functions of the training data"},
+                       {"private", false},
+                       {"seconds", statistics.seconds},
+                       {"points", points},
+                       {"norms", norms}};
+  const auto write = [&](FileWriter& writer) { writer.write(object.dump() + "\n"); };
+  write_file_atomically(path, write, FileKind::other, Readers::owner);
+}
+
+Statistics load_statistics(const std::string& path, std::int64_t step) {
+  if (!std::filesystem::exists(path)) return {};
+  return parsed(path, "a statistics file of this program", [&] {
+    return parse_statistics(json::parse(read_file(path, max_statistics_bytes)), step);
+  });
+}
+
+void Recorder::add(const StepReport& report) {
+  const ClipStatistics& step = *report.statistics;
   ++steps_;
-  loss_sum_ += facts.loss_sum;
-  rows_ += facts.rows;
-  units_ += facts.units;
-  if (facts.clipping == nullptr) return;
+  loss_sum_ += step.loss_sum;
+  rows_ += step.rows;
+  units_ += step.units;
+  const auto& norms = step.norms;
+  if (norms.empty()) return;  // ordinary training
   clipping_ = true;
-  const auto& norms = facts.clipping->norms;
-  clip_bound_ = root_of_squares(facts.bounds);
+  clip_bound_ = root_of_squares(report.bounds);
   for (std::size_t n = 0; n < norms[0].size(); ++n) {
     std::vector<double> of_sample;
     bool beyond = false;
     for (std::size_t group = 0; group < norms.size(); ++group) {
       of_sample.push_back(norms[group][n]);
-      beyond = beyond || norms[group][n] > facts.bounds[group];
+      beyond = beyond || norms[group][n] > report.bounds[group];
     }
     const double norm = root_of_squares(of_sample);
     if (!std::isfinite(norm)) continue;
@@ -74,11 +150,10 @@ void Recorder::gather(Ranks& ranks) {
                           static_cast<double>(clipped_)};
   const std::size_t sums = own.size();
   own.insert(own.end(), norms_.begin(), norms_.end());
-  const auto all = ranks.gather("programs: losses and norms", std::as_bytes(std::span(own)));
+  const auto all = sotto::gather(ranks, "programs: losses and norms", own);
   if (ranks.rank() != 0) return clear();
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    std::vector<double> other(all[rank].size() / sizeof(double));
-    std::memcpy(other.data(), all[rank].data(), all[rank].size());
+    const std::vector<double>& other = all[rank];
     loss_sum_ += other.at(0);
     rows_ += static_cast<std::int64_t>(other.at(1));
     units_ += static_cast<std::int64_t>(other.at(2));

@@ -1,4 +1,4 @@
-#include "samples/training/progress.h"
+#include "samples/cli/progress.h"
 
 #include <algorithm>
 #include <cmath>
@@ -56,6 +56,10 @@ std::string epochs_text(double epochs) {
 
 std::string seconds_text(double seconds) {
   return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+std::string text_of(const Measure& measure, double value) {
+  return measure.percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
 }
 
 Progress::Progress(const Plan& plan)
