@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/join.h"
-#include "core/ranks/one_rank.h"
 
 namespace sotto::multilevel {
 
@@ -156,9 +155,9 @@ void add_paths(const std::vector<Problem>& problems,
         fmt::format("{}: a problem above acts on it, and it has no response", problems[r].name));
 }
 
-void check_ranks(const Ranks& ranks, const std::vector<Problem>& problems, Faults& faults) {
+void check_ranks(const std::vector<Problem>& problems, Faults& faults) {
   for (const Problem& p : problems) {
-    require(ranks.size() == 1 || p.policy.limit == 0 || p.policy.precision, faults,
+    require(p.policy.limit == 0 || p.policy.precision, faults,
             "{}: ranks with a memory limit need a precision, as each might plan another", p.name);
   }
 }
@@ -213,7 +212,7 @@ LevelPlan plan_levels(const std::vector<Problem>& problems, const LevelOptions& 
     check_kept_rows(problems, plan, faults);
   }
   if (options.roll_back) check_roll_back(problems, plan, faults);
-  check_ranks(*ranks_or_one(options.ranks), problems, faults);
+  if (options.ranks) check_ranks(problems, faults);
   check(faults.empty(), "Levels: {}", join(faults, "; "));
   for (std::size_t p = 0; p < problems.size(); ++p) {
     if (!plan.nodes[p].below.empty()) continue;

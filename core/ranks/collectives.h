@@ -24,6 +24,7 @@ class OnEveryRank {
 
  protected:
   OnEveryRank() = default;
+  // Errors are copied when they are thrown.
   OnEveryRank(const OnEveryRank&) = default;
 };
 
@@ -44,10 +45,10 @@ void abort_on_error(
 // True if both are one distributed run, or both are one rank.
 bool same_run(const Ranks& one, const Ranks& other);
 
-// The bytes that `f` returns on rank 0, on every rank; and those of the block that it returns for
-// each rank.
+// The bytes that `f` returns on rank 0, on every rank.
 std::vector<std::byte> broadcast_bytes(Ranks& ranks, std::string_view place,
                                        const std::function<std::vector<std::byte>()>& f);
+// The bytes of the block that `f` returns on rank 0 for this rank.
 std::vector<std::byte> scatter_bytes(Ranks& ranks, std::string_view place,
                                      const std::function<std::vector<std::vector<std::byte>>()>& f);
 

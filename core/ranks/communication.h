@@ -48,7 +48,7 @@ class Communication {
   void watch_ended(RankClock::time_point now);
   void close();
   void fail_apart(int rank, const std::string& theirs, const std::string& ours);
-  // by_itself: the rank said so itself, and others did not find it.
+  // by_itself: the rank reported the failure; it was not detected by a timeout.
   void fail(int rank, const std::string& cause, bool by_itself = false);
   void tell_failure(const RankFailure& failure, bool by_itself);
   std::vector<RankFailure::Known> known_ranks();

@@ -144,19 +144,19 @@ void NcclLink::queue(int own, const std::vector<Ranks::Bytes>& send,
 // wait for ever.
 void compare(Ranks& ranks, std::string_view place, const std::vector<Ranks::Bytes>& send,
              const std::vector<Ranks::Room>& receive) {
-  std::vector<std::uint64_t> sizes, told(receive.size());
+  std::vector<std::uint64_t> sizes, theirs(receive.size());
   for (const Ranks::Bytes each : send) sizes.push_back(each.size());
-  std::vector<Ranks::Bytes> tell;
+  std::vector<Ranks::Bytes> own;
   std::vector<Ranks::Room> hear;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
-    tell.push_back(std::as_bytes(std::span(&sizes[k], 1)));
-    hear.push_back(std::as_writable_bytes(std::span(&told[k], 1)));
+    own.push_back(std::as_bytes(std::span(&sizes[k], 1)));
+    hear.push_back(std::as_writable_bytes(std::span(&theirs[k], 1)));
   }
-  ranks.exchange(place, std::move(tell), std::move(hear)).wait();
-  for (std::size_t k = 0; k < told.size(); ++k)
-    if (told[k] != receive[k].size())
+  ranks.exchange(place, std::move(own), std::move(hear)).wait();
+  for (std::size_t k = 0; k < theirs.size(); ++k)
+    if (theirs[k] != receive[k].size())
       ranks.fail(fmt::format("{}: rank {} sends {} bytes where rank {} has room for {}", place, k,
-                             told[k], ranks.rank(), receive[k].size()));
+                             theirs[k], ranks.rank(), receive[k].size()));
   ranks.check_running();
 }
 

@@ -109,7 +109,7 @@ std::vector<std::byte> MessageRanks::scatter(std::string_view place,
 }
 
 // Rank 0's part of an operation that gives send[k], which the operation keeps, to rank k. The
-// others tell it that they are here, but it does not wait for them.
+// others notify it, but it does not wait for them.
 void MessageRanks::hand_out(const std::shared_ptr<Operation>& operation,
                             const std::vector<Bytes>& send) {
   for (std::size_t k = 1; k < send.size(); ++k) {

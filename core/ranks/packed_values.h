@@ -29,6 +29,7 @@ concept TupleLike = requires {
 // fields(), vectors and strings of such.
 class PackedValues {
  public:
+  // Appends a value.
   template <class T>
   void add(const T& value) {
     const auto add_each = [this](const auto&... each) { (add(each), ...); };
@@ -43,6 +44,7 @@ class PackedValues {
       append(&value, sizeof value);
     }
   }
+  // Gives up the bytes.
   std::vector<std::byte> take() && { return std::move(bytes_); }
 
  private:
@@ -66,7 +68,9 @@ class PackedValues {
 // Takes the values out again, in the same order. Throws std::invalid_argument at the end.
 class UnpackedValues {
  public:
+  // The bytes of a PackedValues.
   explicit UnpackedValues(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  // Returns the next value.
   template <class T>
   T take() {
     T value{};
@@ -112,13 +116,14 @@ class UnpackedValues {
   std::size_t at_ = 0;
 };
 
-// One value as bytes, and back.
+// Returns one value as bytes.
 template <class T>
 std::vector<std::byte> pack(const T& value) {
   PackedValues packed;
   packed.add(value);
   return std::move(packed).take();
 }
+// Returns the value that pack() has packed.
 template <class T>
 T unpack(std::vector<std::byte> bytes) {
   return UnpackedValues(std::move(bytes)).take<T>();

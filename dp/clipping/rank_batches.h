@@ -1,5 +1,5 @@
-// A batch whose units several ranks clip: what they tell each other of their parts. For the sources
-// of this folder.
+// A batch whose units several ranks clip: their messages about their parts. For the sources of this
+// folder.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace sotto {
 
 class Clipper;
 
-// The message by which ranks tell each other of their parts, under way.
+// The message of each rank about its part, under way.
 class PartsOfBatch {
  public:
   // Collective: `own` are the units that this rank clips.
@@ -26,7 +26,7 @@ class PartsOfBatch {
   void check_division(const UnitDigest& drawn);
 
  private:
-  // One rank's, as it tells the others.
+  // One rank's message.
   struct Part {
     UnitDigest units;
     std::uint64_t settings = 0;  // a hash

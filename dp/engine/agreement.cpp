@@ -22,7 +22,7 @@ Agreement::Agreement(std::shared_ptr<Ranks> ranks, nn::Optimizer& optimizer)
 
 std::unique_ptr<Sampler> Agreement::sampler_for(std::unique_ptr<Sampler> sampler) const {
   if (leads()) return sampler;
-  return std::make_unique<ToldSampler>(std::move(sampler));
+  return std::make_unique<RemoteSampler>(std::move(sampler));
 }
 
 namespace {
@@ -71,7 +71,7 @@ SampledBatch Agreement::draw(const Draw& draw, Sampler& sampler, const UnitOwner
   if (batch) return std::move(*batch);
   abort_on_error(*ranks_, [&] {
     draw.follow(order->order);
-    dynamic_cast<ToldSampler&>(sampler).tell(
+    dynamic_cast<RemoteSampler&>(sampler).receive(
         order->index_in_epoch, order->epoch_began, order->number,
         unpacked_units(order->own, sampler.population()), order->all);
   });

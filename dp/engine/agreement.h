@@ -1,5 +1,5 @@
-// The agreement of the ranks that train together: rank 0 decides each step, and every element of
-// the parameters has one owner. One process is a run of one rank, for which nothing is sent.
+// The agreement of a run's ranks: rank 0 decides each step, and every element of the parameters has
+// one owner. One process is a run of one rank, for which nothing is sent.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 #include "core/ranks/collectives.h"
 #include "dp/engine/unit_owners.h"
-#include "dp/sampling/told_sampler.h"
+#include "dp/sampling/remote_sampler.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/shards.h"
 

@@ -97,10 +97,10 @@ std::string owner_problem(std::int64_t population, const EngineOptions& options,
     if (ranks.size() != 1)
       return fmt::format("owner_of_unit: unit {} is owned by {}", unit,
                          ranks.empty() ? "no rank" : "ranks " + join(texts(ranks), " and "));
-    const auto told = static_cast<std::size_t>(owner_of(options, unit) % std::ssize(owned));
-    if (told != ranks[0])
+    const auto expected = static_cast<std::size_t>(owner_of(options, unit) % std::ssize(owned));
+    if (expected != ranks[0])
       return fmt::format("owner_of_unit: unit {} is owned by rank {}, and by rank {} for rank 0",
-                         unit, ranks[0], told);
+                         unit, ranks[0], expected);
   }
   return "";
 }

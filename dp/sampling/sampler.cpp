@@ -49,7 +49,7 @@ SampledBatch Sampler::draw() {
   const std::int64_t index_in_epoch = over ? 0 : index_in_epoch_;
   SampledBatch draw;
   draw.units_ = sample(index_in_epoch);
-  draw.told_ = told_digest();
+  draw.whole_ = whole_digest();
   draw.event_ = event_;
   draw.min_separation_ = min_separation();
   draw.expected_size_ = expected_batch_size();

@@ -33,8 +33,8 @@ class SampledBatch {
   // the units that this rank computes.
   std::span<const std::int64_t> units() const { return units_; }
   // The number of all units that take part, on every rank.
-  std::int64_t size() const { return told_ ? told_->units : std::ssize(units_); }
-  UnitDigest digest() const { return told_ ? *told_ : digest_of(units_); }
+  std::int64_t size() const { return whole_ ? whole_->units : std::ssize(units_); }
+  UnitDigest digest() const { return whole_ ? *whole_ : digest_of(units_); }
   // The event that a release of this batch is accounted as, with a noise multiplier of 0.
   const Event& event() const { return event_; }
   // Two draws with one unit in both are at least this many apart; 1: no guarantee.
@@ -68,7 +68,7 @@ class SampledBatch {
   std::uint64_t epoch_began_ = 0;
   std::uint64_t epoch_id_ = 0;
   bool secure_ = false;
-  std::optional<UnitDigest> told_;  // digest of the whole batch, if units_ is one rank's part
+  std::optional<UnitDigest> whole_;  // of the whole batch, if units_ is one rank's part
 };
 
 // A sampler's state for a training checkpoint. It is as SECRET as the batches: `rest` reveals
@@ -142,7 +142,7 @@ class Sampler {
   // Throws std::invalid_argument, before any change, for an assignment that rest() never returns.
   virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
   // The digest of all units of the draw, where sample() has given one rank's.
-  virtual std::optional<UnitDigest> told_digest() const { return std::nullopt; }
+  virtual std::optional<UnitDigest> whole_digest() const { return std::nullopt; }
 
  private:
   void seek(std::int64_t index_in_epoch, std::uint64_t number);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "tests/support/counted_ranks.h"
+#include "tests/support/metered_ranks.h"
 
 namespace sotto {
 
@@ -20,7 +20,7 @@ struct PlantedNetwork {
 };
 
 // The seconds until the last rank has made its events, of ranks that make the same operations in
-// the same order (CountedRanks::events). A rank's bytes leave one operation after the other; what
+// the same order (MeteredRanks::events). A rank's bytes leave one operation after the other; what
 // others send arrives `latency` after it left.
 class PlantedRun {
  public:

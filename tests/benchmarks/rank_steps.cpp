@@ -29,7 +29,7 @@
 #include "tests/benchmarks/planted_network.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/benchmarks/timing.h"
-#include "tests/support/counted_ranks.h"
+#include "tests/support/metered_ranks.h"
 
 using namespace sotto;
 using nlohmann::json;
@@ -157,7 +157,7 @@ double cpu_seconds() {
 // The trainings of one case that take turns, on one rank.
 struct Kind {
   const char* name;
-  std::shared_ptr<CountedRanks> ranks;  // null: rank 0 alone
+  std::shared_ptr<MeteredRanks> ranks;  // null: rank 0 alone
   std::unique_ptr<Training> training{};
   std::vector<double> times{};
   double cpu = 0;  // seconds
@@ -280,8 +280,8 @@ void measure(const models::Entry& entry, const std::string& mode, const Options&
   // One of several processes that were launched together may not train privately by itself.
   const bool may_be_alone = options.ranks > 0 || ranks->size() == 1;
   if (may_be_alone && !options.together_only) kinds.push_back({"alone", nullptr});
-  kinds.push_back({"together", std::make_shared<CountedRanks>(ranks)});
-  if (planted) kinds.push_back({"planted", std::make_shared<CountedRanks>(planted)});
+  kinds.push_back({"together", std::make_shared<MeteredRanks>(ranks)});
+  if (planted) kinds.push_back({"planted", std::make_shared<MeteredRanks>(planted)});
   std::size_t parameter_bytes = 0;
   for (Kind& kind : kinds) {
     ranks->broadcast("begin", {});

@@ -113,7 +113,7 @@ void step(Ranks& ranks, const std::string& place) { Exchange(ranks, 0).begin(ran
 
 }  // namespace
 
-TEST_CASE("blocks, and bytes that are broadcast, scattered and gathered, arrive on any number of ranks") {
+TEST_CASE("blocks arrive, broadcast, scattered and gathered, on any number of ranks") {
   const int size = GENERATE(1, 2, 3, 4, 7);
   std::atomic<int> right{0};
   on_thread_ranks(size, [&](Ranks& ranks) {
@@ -171,7 +171,8 @@ TEST_CASE("ranks at different places of one kind, or with other sizes, fail") {
   const auto seen = failures(4, body);
   CHECK(seen.size() == 4);
   for (const RankFailure& failure : seen)
-    CHECK(contains(failure.cause(), places ? "operation 1, all_gather \"b\"" : "bytes at operation 1"));
+    CHECK(contains(failure.cause(),
+                   places ? "operation 1, all_gather \"b\"" : "bytes at operation 1"));
 }
 
 TEST_CASE("a rank's exception ends all ranks and names it") {

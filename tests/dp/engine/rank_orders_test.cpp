@@ -9,7 +9,7 @@
 #include "dp/sampling/packed_units.h"
 #include "dp/sampling/sampler.h"
 #include "tests/support/catch.h"
-#include "tests/support/counted_ranks.h"
+#include "tests/support/metered_ranks.h"
 #include "tests/support/rank_training.h"
 
 // The key of every generator in this program.
@@ -107,7 +107,7 @@ struct Control {
 std::vector<Control> control_of_step(int size) {
   std::vector<Control> of_ranks(static_cast<std::size_t>(size));
   train_on_ranks(size, [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
-    const auto ranks = std::make_shared<CountedRanks>(own);
+    const auto ranks = std::make_shared<MeteredRanks>(own);
     Control& control = of_ranks[static_cast<std::size_t>(own->rank())];
     EngineOptions options = noisy(ranks);
     options.owner_of_unit = [](std::int64_t unit) { return unit * 7 % 5; };

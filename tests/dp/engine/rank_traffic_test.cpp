@@ -10,7 +10,7 @@
 #include "nn/optim/rank_sink.h"
 #include "nn/optim/shard_buckets.h"
 #include "tests/support/catch.h"
-#include "tests/support/counted_ranks.h"
+#include "tests/support/metered_ranks.h"
 #include "tests/support/rank_training.h"
 
 namespace sotto {
@@ -22,7 +22,7 @@ constexpr std::size_t control_limit = std::size_t{64} << 10;
 std::vector<std::map<std::string, RankTraffic>> traffic_of_step(int size, bool is_private) {
   std::vector<std::map<std::string, RankTraffic>> all(static_cast<std::size_t>(size));
   train_on_ranks(size, [&](RankTraining& training, const std::shared_ptr<Ranks>& own) {
-    const auto ranks = std::make_shared<CountedRanks>(own);
+    const auto ranks = std::make_shared<MeteredRanks>(own);
     const Engine::Loss loss = loss_of(training.data, training.model);
     std::optional<Engine> engine;
     memory::Accumulation accumulation({.physical_batch = 16}, training.model, *ranks);

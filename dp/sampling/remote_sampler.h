@@ -1,4 +1,4 @@
-// The sampler of a rank that does not draw: rank 0 draws and sends it its units.
+// The sampler of a rank that does not draw: it returns what rank 0 drew.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace sotto {
 
-class ToldSampler final : public Sampler {
+class RemoteSampler final : public Sampler {
  public:
   // Makes batches of the same kind as `like`, which is rank 0's sampler but for its randomness.
-  explicit ToldSampler(std::unique_ptr<const Sampler> like)
+  explicit RemoteSampler(std::unique_ptr<const Sampler> like)
       : Sampler(like->population(), like->event()), like_(std::move(like)) {}
 
   // Sets this rank's units of the next draw, the digest of all of them, and the position at which
   // rank 0 drew them.
-  void tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
-            std::vector<std::int64_t> own, const UnitDigest& all);
+  void receive(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
+               std::vector<std::int64_t> own, const UnitDigest& all);
   double expected_batch_size() const override { return like_->expected_batch_size(); }
   std::int64_t min_separation() const override { return like_->min_separation(); }
 
@@ -26,7 +26,7 @@ class ToldSampler final : public Sampler {
   std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
     return std::exchange(own_, {});
   }
-  std::optional<UnitDigest> told_digest() const override { return all_; }
+  std::optional<UnitDigest> whole_digest() const override { return all_; }
   bool secure() const override { return true; }  // as rank 0's, which the engine makes
 
  private:

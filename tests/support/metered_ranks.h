@@ -33,9 +33,9 @@ struct RankEvent {
   double computed = 0;         // seconds of this thread's processor time so far
 };
 
-class CountedRanks final : public Ranks {
+class MeteredRanks final : public Ranks {
  public:
-  explicit CountedRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)) {}
+  explicit MeteredRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)) {}
 
   int rank() const override { return ranks_->rank(); }
   int size() const override { return ranks_->size(); }
@@ -105,7 +105,7 @@ class CountedRanks final : public Ranks {
   };
   class Timed final : public Pending::Work {
    public:
-    Timed(Pending pending, std::int64_t operation, CountedRanks& ranks)
+    Timed(Pending pending, std::int64_t operation, MeteredRanks& ranks)
         : pending_(std::move(pending)), operation_(operation), ranks_(ranks) {}
     void wait() override {
       {
@@ -118,7 +118,7 @@ class CountedRanks final : public Ranks {
    private:
     Pending pending_;
     std::int64_t operation_;
-    CountedRanks& ranks_;
+    MeteredRanks& ranks_;
   };
 
   std::size_t others() const { return static_cast<std::size_t>(size()) - 1; }

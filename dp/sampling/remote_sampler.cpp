@@ -1,9 +1,10 @@
-#include "dp/sampling/told_sampler.h"
+#include "dp/sampling/remote_sampler.h"
 
 namespace sotto {
 
-void ToldSampler::tell(std::int64_t index_in_epoch, std::uint64_t epoch_began, std::uint64_t number,
-                       std::vector<std::int64_t> own, const UnitDigest& all) {
+void RemoteSampler::receive(std::int64_t index_in_epoch, std::uint64_t epoch_began,
+                            std::uint64_t number, std::vector<std::int64_t> own,
+                            const UnitDigest& all) {
   SamplerState state = this->state();
   state.index_in_epoch = index_in_epoch;
   state.event.paid = index_in_epoch % state.event.batches > 0;
