@@ -38,7 +38,7 @@ section { padding: 22px 24px; margin-top: 18px; }
 .card { padding: 16px 20px; }
 .card .name, .card .below { color: var(--soft); font-size: 13px; }
 .card .value {
-  font-size: 30px; line-height: 1.3; font-weight: 650; letter-spacing: -0.02em;
+  font-size: 26px; line-height: 1.3; font-weight: 650; letter-spacing: -0.02em; white-space: nowrap;
   font-variant-numeric: tabular-nums;
 }
 .alarm { border-color: var(--alarm); background: var(--alarm-back); }
