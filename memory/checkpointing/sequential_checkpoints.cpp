@@ -93,8 +93,8 @@ Measured measured(nn::Module& module, const Tensor& input, const ChainRun& how) 
     block.kept = usage.current();
     Products products;
     recorded.backward(y, products);
-    block.work = products.seconds() +
-                 2 * static_cast<double>(block.kept) / backend(input.device()).costs(Dtype::f32).bytes;
+    block.work = products.seconds() + 2 * static_cast<double>(block.kept) /
+                                          backend(input.device()).costs(Dtype::f32).bytes;
   }
   usage = Usage(input.device());
   const Var y = segment(run, start(again));

@@ -5,8 +5,8 @@
 
 #include "core/threads/parallel.h"
 #include "kernels/cpu/conv/conv_gram.h"
-#include "kernels/cpu/conv/conv_weight_norms.h"
 #include "kernels/cpu/conv/conv_images.h"
+#include "kernels/cpu/conv/conv_weight_norms.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
 #include "kernels/cpu/grain.h"

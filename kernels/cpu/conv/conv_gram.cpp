@@ -9,8 +9,8 @@
 
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
-#include "kernels/cpu/conv/gram_sum.h"
 #include "kernels/cpu/conv/conv_images.h"
+#include "kernels/cpu/conv/gram_sum.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/grain.h"
 
