@@ -28,7 +28,7 @@ NOT_PUBLIC = "// Not for users: other headers of sotto include it.\n"
 USERS = ("README.md", "docs", "samples/first_program.cpp", "tests/checks", "tests/consumer")
 TEXTS = {".h", ".cpp", ".md"}
 MAX_PUBLIC = 80   # headers that are not below `detail`
-MAX_CLOSURE = 81  # headers that sotto.h includes, itself included
+MAX_CLOSURE = 70  # headers that sotto.h includes, itself included
 
 
 class Headers:

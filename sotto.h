@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/devices.h"
 #include "core/tensor_text.h"
 #include "dp/accounting.h"

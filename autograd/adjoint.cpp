@@ -4,6 +4,7 @@
 
 #include "autograd/backward_pass.h"
 #include "autograd/ops/padded_columns.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

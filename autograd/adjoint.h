@@ -1,10 +1,11 @@
 // The gradients that a node's backward computes for its inputs.
 #pragma once
 
-#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/var.h"
 
 namespace sotto {
+
+class PerSampleGrad;
 
 // Receives the gradients of a node's inputs from the op's backward. Inputs are numbered from 0, in
 // the order in which they were passed to Tape::record():

@@ -2,7 +2,9 @@
 
 #include <string_view>
 
+#include "autograd/adjoint.h"
 #include "autograd/memory_labels.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::detail {

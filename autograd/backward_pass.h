@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sink.h"
 #include "autograd/tape_node.h"
 

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
+#include "autograd/parameter.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

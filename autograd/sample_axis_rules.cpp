@@ -1,5 +1,6 @@
 #include "autograd/sample_axis_rules.h"
 
+#include "autograd/op.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

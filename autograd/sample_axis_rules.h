@@ -1,6 +1,7 @@
 // Rules by which ops propagate the sample axis, and the order [sample, position, ...] of factors.
 #pragma once
 
+#include "autograd/op.h"
 #include "autograd/tape.h"
 
 namespace sotto {

@@ -6,7 +6,11 @@
 #include <memory>
 #include <utility>
 
+#include "autograd/adjoint.h"
 #include "autograd/backward_pass.h"
+#include "autograd/op.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "core/cuda/capture.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/memory_labels.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

@@ -3,9 +3,10 @@
 #pragma once
 
 #include "autograd/parameter.h"
-#include "autograd/per_sample/per_sample_grad.h"
 
 namespace sotto {
+
+class PerSampleGrad;
 
 // Receives the gradients of a backward. Use SumSink for ordinary training, and dp's Clipper, which
 // has sinks that bound influence, for private training. Override receive() for other uses.

@@ -5,8 +5,11 @@
 
 #include "autograd/backward_pass.h"
 #include "autograd/memory_labels.h"
+#include "autograd/op.h"
 #include "autograd/precision.h"
+#include "autograd/sink.h"
 #include "core/cuda/capture.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

@@ -7,15 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "autograd/adjoint.h"
-#include "autograd/op.h"
-#include "autograd/sink.h"
 #include "autograd/tape_options.h"
 #include "autograd/var.h"
-#include "core/random/philox.h"
 
 namespace sotto {
 
+class GradSink;
+class PerSampleGrad;
+struct Op;
+struct Parameter;
+struct PhiloxKey;
 namespace detail {
 struct TapeNode;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <concepts>
-#include <ostream>
+#include <iosfwd>
 #include <string>
 
 #include "core/devices.h"

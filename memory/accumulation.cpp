@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "core/join.h"
 #include "core/ranks/collectives.h"
 #include "kernels/tensor_ops/tensor_ops.h"

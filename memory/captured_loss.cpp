@@ -4,8 +4,12 @@
 #include <bit>
 #include <optional>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/elementwise.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/sink.h"
 #include "core/cuda/capture.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -23,9 +23,12 @@ void validate(const char* response, const Differences& differences) {
 
 // A response in f64, whatever type the parameters have: a difference of gradients in f32 would keep
 // three digits, or none where they cancel. Its result has the parameters' types.
-Response::Apply computed_in_f64(const Differences& differences, Response::Apply apply) {
-  return [=, hold = differences.hold_detached](Level& lower, const Gradients& v,
+using Apply =
+    std::function<Gradients(Level& lower, const Gradients& v, const std::vector<Parameter*>& u)>;
+Response::Apply computed_in_f64(const Differences& differences, const Apply& apply) {
+  return [=, hold = differences.hold_detached](LowerProblem& problem, const Gradients& v,
                                                const std::vector<Parameter*>& u) {
+    Level& lower = level_of(problem);
     Gradients y;
     {
       const Level::InF64 scope(lower);

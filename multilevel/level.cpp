@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "autograd/ops/elementwise.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "core/ranks/collectives.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/row_factors.h"

@@ -6,23 +6,15 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "memory/accumulation.h"
 #include "multilevel/gradient_vectors.h"
+#include "multilevel/lower_problem.h"
 #include "multilevel/problem.h"
 
 namespace sotto::multilevel {
-
-// Tensors of a state, by their names.
-using NamedTensors = std::map<std::string, Tensor>;
-
-// Thrown where a gradient in f16 overflowed: the update that needs it is skipped.
-struct GradientOverflow : std::runtime_error {
-  GradientOverflow() : std::runtime_error("multilevel: a gradient in f16 overflowed") {}
-};
 
 class RowFactors;
 
@@ -30,36 +22,31 @@ class RowFactors;
 void check_row_losses(const char* response, const Var& losses, const Pass& pass);
 
 // A problem in training. Levels makes one for each problem; responses get the one below.
-class Level {
+class Level final : public LowerProblem {
  public:
   // `everything` are the parameters of all problems. Each rank computes its part of every batch;
   // the ranks must outlive the level.
   Level(const Problem& problem, const std::vector<Parameter*>& everything, Ranks& ranks);
 
-  // For responses: everything is at the parameters as they are now and on the last batch, with the
-  // same dropout masks in all passes.
-  const Problem& problem() const { return problem_; }
-  const std::vector<Parameter*>& parameters() const { return parameters_; }
-  // The gradient of the mean loss by parameters of any problem; zeros for those it does not read.
-  Gradients gradient(const std::vector<Parameter*>& by);
-  Var loss(Pass& pass) const;
-  // Adds to `total`, for the rows of one physical batch.
-  using AddRows = std::function<void(Pass& pass, Gradients& total)>;
-  // The sum, for the parameters `by`, of the terms that `add` adds for each physical batch, while
-  // only `trainable` is trainable. If `add` throws GradientOverflow on one rank, all ranks throw
-  // it. All ranks call it.
+  const Problem& problem() const override { return problem_; }
+  const std::vector<Parameter*>& parameters() const override { return parameters_; }
+  Gradients gradient(const std::vector<Parameter*>& by) override;
+  Var loss(Pass& pass) const override;
   Gradients sum_over_batch(const std::vector<Parameter*>& trainable,
-                           const std::vector<Parameter*>& by, const AddRows& add);
-  // Adds the ranks' sums; nullopt on a rank: its sum overflowed. All ranks call it.
+                           const std::vector<Parameter*>& by, const AddRows& add) override;
+  std::int64_t rows() const override { return std::ssize(rows_); }
+  double loss_scale() const override { return accumulation_.loss_scale().value(); }
+  const Gradients& last_gradient() const override;
+  NamedTensors optimizer_state() const override { return problem_.optimizer.state(named_); }
+  const std::string& name_of(const Parameter* parameter) const override;
+
+  // For the responses of this folder. sum_over_batch() for a sum over this rank's rows that is
+  // known already; nullopt: it overflowed.
   Gradients sum_over_ranks(const std::vector<Parameter*>& by, const std::optional<Gradients>& own);
-  // The number of rows of the last batch.
-  std::int64_t rows() const { return std::ssize(rows_); }
-  // The rows of the batch that this rank computes.
+  // The rows of the last batch that this rank computes.
   std::span<const std::int64_t> own_rows() const;
   // The place of own_rows()[0] in the batch.
   std::int64_t first_row() const { return own_rows().data() - rows_.data(); }
-  // The present loss scale; 1 unless in f16.
-  double loss_scale() const { return accumulation_.loss_scale().value(); }
   // The losses of a physical batch, [rows], and the factors of their gradients.
   struct KeptRows {
     Tensor losses;                              // before their weights
@@ -70,12 +57,6 @@ class Level {
   const std::vector<KeptRows>& kept_rows() const { return kept_rows_; }
   // True at the first call with these parameters.
   bool is_new(const std::vector<Parameter*>& u) { return met_.insert(u).second; }
-  // The gradient of the last update, clipped, if the response keeps it.
-  const Gradients& last_gradient() const;
-  // Optimizer::state(); a parameter's tensors begin with name_of() and a dot.
-  NamedTensors optimizer_state() const { return problem_.optimizer.state(named_); }
-  // The parameter's name in states. Throws std::invalid_argument for another problem's.
-  const std::string& name_of(const Parameter* parameter) const;
 
   // While it lives, Pass::detach() returns the values at the parameters of its construction.
   // Without effect if `hold` is false.
@@ -158,5 +139,8 @@ class Level {
   double pass_loss_ = 0;                   // mean loss of the last pass
   double mean_loss_ = 0;                   // that of the last step
 };
+
+// The level of a problem that a response gets.
+inline Level& level_of(LowerProblem& lower) { return static_cast<Level&>(lower); }
 
 }  // namespace sotto::multilevel

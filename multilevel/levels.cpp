@@ -1,9 +1,13 @@
 #include "multilevel/levels.h"
 
 #include <algorithm>
+#include <deque>
+#include <set>
 
 #include "core/error.h"
 #include "core/ranks/one_rank.h"
+#include "multilevel/level.h"
+#include "multilevel/level_graph.h"
 #include "nn/optim/rank_sink.h"
 
 namespace sotto::multilevel {
@@ -20,7 +24,29 @@ std::vector<Parameter*> all_parameters(const std::vector<Problem>& problems) {
 
 }  // namespace
 
-Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
+struct Levels::Solver {
+  Solver(const std::vector<Problem>& problems, const LevelOptions& options);
+  void step();
+  NamedTensors state() const;
+  void load_state(const NamedTensors& state);
+  const Level& level(const std::string& problem) const;
+  bool walk(const std::vector<Turn>& turns, const std::function<bool(std::size_t)>& act);
+  bool advance(std::size_t p);
+  void descend(std::size_t p, bool keep_rows = false);
+  Gradients gradient(std::size_t p, bool keep_rows);
+  Gradients through_path(std::size_t p, const std::vector<std::size_t>& path, Gradients v);
+  void redo(std::size_t p);
+
+  LevelOptions options_;
+  LevelPlan plan_;
+  std::deque<Level> levels_;  // which stay at their addresses
+  // For each problem, those below it whose cycle has ended since its last turn.
+  std::vector<std::set<std::size_t>> ready_;
+  std::vector<bool> cycle_begins_;
+  std::int64_t iterations_ = 0;
+};
+
+Levels::Solver::Solver(const std::vector<Problem>& problems, const LevelOptions& options)
     : options_(options),
       plan_(plan_levels(problems, options)),
       ready_(problems.size()),
@@ -31,14 +57,7 @@ Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
   for (const Problem& problem : problems) levels_.emplace_back(problem, all, *options_.ranks);
 }
 
-void Levels::run(std::int64_t iterations, const std::function<bool()>& go_on) {
-  for (std::int64_t k = 0; k < iterations; ++k) {
-    step();
-    if (go_on && !go_on()) return;
-  }
-}
-
-void Levels::step() {
+void Levels::Solver::step() {
   for (const std::vector<Turn>& turns : plan_.passes) {
     const bool ended = walk(turns, [&](std::size_t p) { return advance(p); });
     if (ended && options_.roll_back) {
@@ -54,7 +73,8 @@ void Levels::step() {
 
 // Calls act for the problems of a pass that are due; act returns whether the problems above are
 // called. Returns that of the leaf.
-bool Levels::walk(const std::vector<Turn>& turns, const std::function<bool(std::size_t)>& act) {
+bool Levels::Solver::walk(const std::vector<Turn>& turns,
+                          const std::function<bool(std::size_t)>& act) {
   std::vector<bool> calls(turns.size());
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const Turn& turn = turns[i];
@@ -71,7 +91,7 @@ bool Levels::walk(const std::vector<Turn>& turns, const std::function<bool(std::
 }
 
 // Makes a problem's turn; returns whether a cycle has ended.
-bool Levels::advance(std::size_t p) {
+bool Levels::Solver::advance(std::size_t p) {
   Level& level = levels_[p];
   const Problem& problem = level.problem();
   if (options_.roll_back && cycle_begins_[p] && !plan_.nodes[p].above.empty()) level.keep();
@@ -86,7 +106,7 @@ bool Levels::advance(std::size_t p) {
   return cycle_begins_[p] = ends;
 }
 
-void Levels::redo(std::size_t p) {
+void Levels::Solver::redo(std::size_t p) {
   if (plan_.nodes[p].above.empty()) return;
   levels_[p].drop_kept_rows();
   levels_[p].restore();
@@ -94,7 +114,7 @@ void Levels::redo(std::size_t p) {
 }
 
 // One step of descent on the batch that the problem has.
-void Levels::descend(std::size_t p, bool keep_rows) {
+void Levels::Solver::descend(std::size_t p, bool keep_rows) {
   std::optional<Gradients> total;
   try {
     total = gradient(p, keep_rows);
@@ -104,7 +124,7 @@ void Levels::descend(std::size_t p, bool keep_rows) {
 }
 
 // The direct gradient, and that through every path of solutions.
-Gradients Levels::gradient(std::size_t p, bool keep_rows) {
+Gradients Levels::Solver::gradient(std::size_t p, bool keep_rows) {
   Level& level = levels_[p];
   std::vector<Parameter*> wanted = level.parameters();
   std::set<std::size_t> read;
@@ -123,7 +143,8 @@ Gradients Levels::gradient(std::size_t p, bool keep_rows) {
 }
 
 // R(r_1, p) R(r_2, r_1) ... R(r_m, r_{m-1}) v for the path r_1, ..., r_m.
-Gradients Levels::through_path(std::size_t p, const std::vector<std::size_t>& path, Gradients v) {
+Gradients Levels::Solver::through_path(std::size_t p, const std::vector<std::size_t>& path,
+                                       Gradients v) {
   for (std::size_t k = path.size(); k-- > 0;) {
     Level& lower = levels_[path[k]];
     const Level& next = levels_[k == 0 ? p : path[k - 1]];
@@ -132,7 +153,7 @@ Gradients Levels::through_path(std::size_t p, const std::vector<std::size_t>& pa
   return v;
 }
 
-const Level& Levels::level(const std::string& problem) const {
+const Level& Levels::Solver::level(const std::string& problem) const {
   const auto found = std::find_if(levels_.begin(), levels_.end(), [&](const Level& level) {
     return level.problem().name == problem;
   });
@@ -140,7 +161,7 @@ const Level& Levels::level(const std::string& problem) const {
   return *found;
 }
 
-NamedTensors Levels::state() const {
+NamedTensors Levels::Solver::state() const {
   std::vector<std::int64_t> numbers{iterations_};
   for (std::size_t p = 0; p < levels_.size(); ++p) {
     numbers.push_back(cycle_begins_[p]);
@@ -156,7 +177,7 @@ NamedTensors Levels::state() const {
   return state;
 }
 
-void Levels::load_state(const NamedTensors& state) {
+void Levels::Solver::load_state(const NamedTensors& state) {
   const NamedTensors own = this->state();
   const auto at = state.find("levels");
   check(at != state.end() && at->second.dtype() == Dtype::i64 &&
@@ -186,5 +207,28 @@ void Levels::load_state(const NamedTensors& state) {
     }
   }
 }
+
+Levels::Levels(std::vector<Problem> problems, const LevelOptions& options)
+    : solver_(new Solver(problems, options)) {}
+Levels::~Levels() = default;
+
+void Levels::step() { solver_->step(); }
+
+void Levels::run(std::int64_t iterations, const std::function<bool()>& go_on) {
+  for (std::int64_t k = 0; k < iterations; ++k) {
+    step();
+    if (go_on && !go_on()) return;
+  }
+}
+
+std::int64_t Levels::iterations() const { return solver_->iterations_; }
+std::int64_t Levels::steps(const std::string& problem) const {
+  return solver_->level(problem).steps();
+}
+double Levels::loss(const std::string& problem) const {
+  return solver_->level(problem).mean_loss();
+}
+NamedTensors Levels::state() const { return solver_->state(); }
+void Levels::load_state(const NamedTensors& state) { solver_->load_state(state); }
 
 }  // namespace sotto::multilevel

@@ -2,12 +2,15 @@
 // with gradients through the solutions of the lower ones (Choe et al. 2022, Betty).
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <set>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "multilevel/level.h"
-#include "multilevel/level_graph.h"
+#include "multilevel/level_options.h"
+#include "multilevel/lower_problem.h"
+#include "multilevel/problem.h"
 #include "multilevel/responses.h"
 
 namespace sotto::multilevel {
@@ -24,6 +27,7 @@ class Levels {
  public:
   // Throws std::invalid_argument with everything that is wrong with the problems and edges.
   Levels(std::vector<Problem> problems, const LevelOptions& options);
+  ~Levels();
 
   // Steps every problem that has none below it, and then each upper problem whose lower problems
   // have all completed a cycle.
@@ -32,11 +36,11 @@ class Levels {
   void run(std::int64_t iterations, const std::function<bool()>& go_on = {});
 
   // Calls of step() so far, those before a loaded state included.
-  std::int64_t iterations() const { return iterations_; }
+  std::int64_t iterations() const;
   // The steps that a problem has made. Throws std::invalid_argument for a name without a problem.
-  std::int64_t steps(const std::string& problem) const { return level(problem).steps(); }
+  std::int64_t steps(const std::string& problem) const;
   // The mean loss of a problem's last step. Throws as steps() does.
-  double loss(const std::string& problem) const { return level(problem).mean_loss(); }
+  double loss(const std::string& problem) const;
 
   // The state of training, for save_safetensors(): variables, optimizers, counters and the values
   // for the roll-back. The tensors are copies.
@@ -46,21 +50,8 @@ class Levels {
   void load_state(const NamedTensors& state);
 
  private:
-  const Level& level(const std::string& problem) const;
-  bool walk(const std::vector<Turn>& turns, const std::function<bool(std::size_t)>& act);
-  bool advance(std::size_t p);
-  void descend(std::size_t p, bool keep_rows = false);
-  Gradients gradient(std::size_t p, bool keep_rows);
-  Gradients through_path(std::size_t p, const std::vector<std::size_t>& path, Gradients v);
-  void redo(std::size_t p);
-
-  LevelOptions options_;
-  LevelPlan plan_;
-  std::deque<Level> levels_;  // which stay at their addresses
-  // For each problem, those below it whose cycle has ended since its last turn.
-  std::vector<std::set<std::size_t>> ready_;
-  std::vector<bool> cycle_begins_;
-  std::int64_t iterations_ = 0;
+  struct Solver;
+  std::unique_ptr<Solver> solver_;
 };
 
 }  // namespace sotto::multilevel

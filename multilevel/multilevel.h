@@ -3,9 +3,9 @@
 
 #include "multilevel/gradient_vectors.h"
 #include "multilevel/learned_settings.h"
-#include "multilevel/level.h"
-#include "multilevel/level_graph.h"
+#include "multilevel/level_options.h"
 #include "multilevel/levels.h"
+#include "multilevel/lower_problem.h"
 #include "multilevel/pass.h"
 #include "multilevel/problem.h"
 #include "multilevel/responses.h"

@@ -14,7 +14,7 @@
 
 namespace sotto::multilevel {
 
-class Level;
+class LowerProblem;
 struct Problem;
 
 // The variables of a problem: the parameters of a module, or bare ones with their names.
@@ -44,12 +44,12 @@ Batches shuffled_batches(std::int64_t rows, std::int64_t batch, std::uint64_t se
 // several; a function of your own will do, too.
 struct Response {
   // v has an entry for each parameter of the lower problem, the result one for each of `u`.
-  using Apply =
-      std::function<Gradients(Level& lower, const Gradients& v, const std::vector<Parameter*>& u)>;
+  using Apply = std::function<Gradients(LowerProblem& lower, const Gradients& v,
+                                        const std::vector<Parameter*>& u)>;
   Apply apply = {};             // the map
-  bool keeps_gradient = false;  // needs Level::last_gradient()
+  bool keeps_gradient = false;  // needs LowerProblem::last_gradient()
   bool needs_weights = false;   // needs Problem::weights
-  bool keeps_rows = false;      // needs Level::kept_rows()
+  bool keeps_rows = false;      // keeps the rows of the last step
   // Returns why the response does not suit the lower problem; empty if it does.
   std::function<std::string(const Problem& lower)> fault = {};
 };

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "autograd/ops/elementwise.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/level.h"
 #include "multilevel/responses.h"
@@ -55,7 +57,8 @@ void add_weight_slopes(Level& lower, Pass& pass, const Slopes& slopes, Gradients
   for (const auto& [parameter, value] : sums.gradients()) accumulate(total, *parameter, value);
 }
 
-Gradients at_solution(Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+Gradients at_solution(LowerProblem& problem, const Gradients& v, const std::vector<Parameter*>& u) {
+  Level& lower = level_of(problem);
   std::vector<Parameter*> both = lower.parameters();
   both.insert(both.end(), u.begin(), u.end());
   const auto add = [&](Pass& pass, Gradients& total) {
@@ -89,7 +92,9 @@ Gradients of_step(Level& lower, const Gradients& v, const std::vector<Parameter*
 Response row_slopes(const RowSlopes& options) {
   if (!options.of_step) return {.apply = at_solution, .needs_weights = true};
   // The first time also at the solution, which refuses a loss that reads u itself.
-  const auto apply = [](Level& lower, const Gradients& v, const std::vector<Parameter*>& u) {
+  const auto apply = [](LowerProblem& problem, const Gradients& v,
+                        const std::vector<Parameter*>& u) {
+    Level& lower = level_of(problem);
     if (lower.is_new(u)) at_solution(lower, v, u);
     return of_step(lower, v, u);
   };

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/parameter.h"
 #include "autograd/tape.h"
 
 namespace sotto::nn {

@@ -7,6 +7,7 @@
 
 #include "autograd/check/far_values.h"
 #include "autograd/check/op_run.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::testing {

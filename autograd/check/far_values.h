@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/check/check_op.h"
+#include "core/random/philox.h"
 
 namespace sotto::testing {
 

@@ -5,6 +5,8 @@
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/reductions.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::testing {

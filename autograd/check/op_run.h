@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "autograd/check/check_op.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 
 namespace sotto::testing {
 

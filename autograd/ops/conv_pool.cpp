@@ -1,6 +1,9 @@
 #include "autograd/ops/conv_pool.h"
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/reductions.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/backend.h"

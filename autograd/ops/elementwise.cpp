@@ -5,9 +5,12 @@
 #include <numbers>
 #include <utility>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "core/random/philox.h"
 #include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"

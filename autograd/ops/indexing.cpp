@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/shape_ops.h"

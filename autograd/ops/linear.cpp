@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/padded_columns.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/per_sample/padded_outer.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/backend.h"

@@ -4,8 +4,11 @@
 #include <iterator>
 #include <utility>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/shape_ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/backend.h"

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/indexing.h"
 #include "autograd/ops/shape_ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/host_device/geometry.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/tensor_ops/tensor_ops.h"

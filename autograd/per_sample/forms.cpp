@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/per_sample/padded_outer.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"

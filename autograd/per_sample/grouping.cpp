@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/inner_products.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/rounding_bounds.h"

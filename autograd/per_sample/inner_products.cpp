@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/forms.h"
 #include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
 #include "kernels/host_device/term_bounds.h"

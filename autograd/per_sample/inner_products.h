@@ -2,6 +2,7 @@
 // folder.
 #pragma once
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/per_sample_grad.h"
 
 namespace sotto::detail {

@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/inner_products.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/rounding_bounds.h"
 #include "kernels/backend.h"
 #include "kernels/functors/functors.h"

@@ -2,6 +2,7 @@
 // (autograd/ops/padded_columns.h): they add nothing to a norm, and are left out of sums.
 #pragma once
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/per_sample_grad.h"
 
 namespace sotto::detail {

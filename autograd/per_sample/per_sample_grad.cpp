@@ -1,5 +1,6 @@
 #include "autograd/per_sample/per_sample_grad.h"
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/rounding_bounds.h"
 #include "autograd/per_sample/weighted_sum.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -19,13 +20,35 @@ Device common_device(const Tensor& x, const Tensor& y) {
 
 }  // namespace
 
+struct PerSampleGrad::Content {
+  detail::Form form;
+  Shape shape;  // of the parameter
+  NormEstimate inherited = {};
+  std::shared_ptr<const PerSampleGrad> captured = {};
+};
+
+PerSampleGrad::PerSampleGrad(detail::Form form, const Shape& shape)
+    : PerSampleGrad(std::move(form), shape, {}) {}
 PerSampleGrad::PerSampleGrad(detail::Form form, const Shape& shape, NormEstimate inherited)
-    : form_(std::move(form)), shape_(shape), inherited_(std::move(inherited)) {}
+    : content_(new Content{std::move(form), shape, std::move(inherited)}) {}
 PerSampleGrad::PerSampleGrad(const PerSampleGrad&) = default;
 PerSampleGrad::PerSampleGrad(PerSampleGrad&&) noexcept = default;
 PerSampleGrad& PerSampleGrad::operator=(const PerSampleGrad&) = default;
 PerSampleGrad& PerSampleGrad::operator=(PerSampleGrad&&) noexcept = default;
 PerSampleGrad::~PerSampleGrad() = default;
+
+std::int64_t PerSampleGrad::samples() const { return form_data().samples(); }
+Device PerSampleGrad::device() const { return form_data().device(); }
+const Shape& PerSampleGrad::shape() const { return content_->shape; }
+Dtype PerSampleGrad::dtype() const { return form_data().dtype(); }
+const char* PerSampleGrad::form() const { return form_data().name(); }
+std::size_t PerSampleGrad::bytes() const { return form_data().bytes(); }
+void PerSampleGrad::count_as_kept() const { form_data().count_as_kept(); }
+const detail::Form& PerSampleGrad::form_data() const { return content_->form; }
+const NormEstimate& PerSampleGrad::inherited() const { return content_->inherited; }
+const std::shared_ptr<const PerSampleGrad>& PerSampleGrad::captured() const {
+  return content_->captured;
+}
 
 PerSampleGrad PerSampleGrad::outer(const Tensor& b, const Tensor& a, const Shape& shape,
                                    const Tensor& squares) {
@@ -72,30 +95,32 @@ PerSampleGrad PerSampleGrad::materialized(const Tensor& gradients) {
 PerSampleGrad PerSampleGrad::captured_prefix(std::shared_ptr<const PerSampleGrad> captured,
                                              std::int64_t samples) {
   PerSampleGrad y = captured->slice(0, samples);
-  y.captured_ = std::move(captured);
+  y.content_->captured = std::move(captured);
   return y;
 }
 
 std::size_t PerSampleGrad::materialized_bytes() const {
-  return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
+  return static_cast<std::size_t>(samples() * shape().numel()) * size_of(dtype());
 }
 
 Tensor PerSampleGrad::materialize() const {
   const NoTf32Scope exact_factors;
   const LabelScope scope = LabelScope::kind(MemoryKind::per_sample_grad);
-  return form_.materialize(shape_);
+  return form_data().materialize(shape());
 }
 
 Tensor PerSampleGrad::sum() const {
   const NoTf32Scope exact_factors;
-  return form_.sum(shape_);
+  // A single gradient may be its own sum, unless a copy of this has it, too.
+  return content_.use_count() == 1 ? form_data().sum(shape())
+                                   : detail::Form(form_data()).sum(shape());
 }
 
 Tensor PerSampleGrad::sum(const Tensor& weights) const {
   const NoTf32Scope exact_factors;
   check(weights.rank() == 1 && weights.size(0) == samples(),
         "PerSampleGrad::sum: weights {} for {} samples", weights.shape(), samples());
-  return detail::weighted_sum(form_, shape_, weights);
+  return detail::weighted_sum(form_data(), shape(), weights);
 }
 
 void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
@@ -105,76 +130,78 @@ void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const B
 
 PerSampleGrad PerSampleGrad::slice(std::int64_t begin, std::int64_t end) const {
   const auto part = [&](const Tensor& x) { return x.defined() ? x.slice(0, begin, end) : x; };
-  return {form_.slice(begin, end), shape_,
-          NormEstimate{part(inherited_.squares),
-                       part(inherited_.error_bounds),
-                       part(inherited_.term_norms),
+  return {form_data().slice(begin, end), shape(),
+          NormEstimate{part(inherited().squares),
+                       part(inherited().error_bounds),
+                       part(inherited().term_norms),
                        {},
-                       part(inherited_.lost),
-                       inherited_.positions,
-                       inherited_.chain}};
+                       part(inherited().lost),
+                       inherited().positions,
+                       inherited().chain}};
 }
 
 PerSampleGrad PerSampleGrad::with_rows(const PerSampleGrad& other) const {
   PerSampleGrad y = materialized(add(materialize(), other.materialize()));
-  if (inherited_.error_bounds.defined() || other.inherited_.error_bounds.defined())
-    y.inherited_ = detail::rounding_bounds({*this, other});
+  if (inherited().error_bounds.defined() || other.inherited().error_bounds.defined())
+    y.content_->inherited = detail::rounding_bounds({*this, other});
   return y;
 }
 
 PerSampleGrad PerSampleGrad::reshaped(const Shape& shape) const {
-  check(shape.numel() == shape_.numel(), "PerSampleGrad::reshaped: {} to {}", shape_, shape);
-  if (const auto* f = form_.as<Dense>()) {
+  check(shape.numel() == this->shape().numel(), "PerSampleGrad::reshaped: {} to {}", this->shape(),
+        shape);
+  if (const auto* f = form_data().as<Dense>()) {
     Shape with_samples = shape;
     with_samples.insert(0, samples());
     PerSampleGrad y = materialized(reshape(f->gradients, with_samples));
-    y.inherited_ = inherited_;
+    y.content_->inherited = inherited();
     return y;
   }
   // Outer and patches forms do not depend on the parameter's axes; a table's form does.
-  if (form_.as<OneHot>()) return materialized(materialize()).reshaped(shape);
-  return {form_, shape};
+  if (form_data().as<OneHot>()) return materialized(materialize()).reshaped(shape);
+  return {form_data(), shape};
 }
 
 PerSampleGrad PerSampleGrad::permuted(const Shape& axes) const {
-  if (const auto* f = form_.as<Outer>()) {
-    const bool matrix = shape_.rank() == 2 && shape_[0] == f->b.size(2) && axes[0] % 2 != 0;
-    if (matrix) return outer(f->a, f->b, {shape_[1], shape_[0]});
+  if (const auto* f = form_data().as<Outer>()) {
+    const bool matrix = shape().rank() == 2 && shape()[0] == f->b.size(2) && axes[0] % 2 != 0;
+    if (matrix) return outer(f->a, f->b, {shape()[1], shape()[0]});
   }
   Shape order{0};
   for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
   PerSampleGrad y = materialized(materialize().permute(order));
-  y.inherited_ = inherited_;
+  y.content_->inherited = inherited();
   return y;
 }
 
 PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
                                                     std::size_t budget) const {
-  if (form_.as<Dense>() || materialized_bytes() > budget) return *this;
+  if (form_data().as<Dense>() || materialized_bytes() > budget) return *this;
   if (!detail::keeps_materialized(*this, norm_method)) return *this;
   // The decision to materialize may depend on the other samples of the batch; error bounds must
   // not, so they are those of the factors.
-  if (const auto* f = form_.as<Patches>()) {
+  if (const auto* f = form_data().as<Patches>()) {
     Tensor norms;  // computed while gradients and images are in cache
     const auto materialize = [&] {
       const NoTf32Scope exact_factors;
       const LabelScope scope = LabelScope::kind(MemoryKind::per_sample_grad);
-      return f->materialize(shape_, &norms);
+      return f->materialize(shape(), &norms);
     };
     PerSampleGrad kept = materialized(materialize());
-    kept.inherited_ = detail::conv_rounding_bounds(*this, norms.select(1, 1), norms.select(1, 2));
-    kept.inherited_.squares = contiguous(norms.select(1, 0));
+    kept.content_->inherited =
+        detail::conv_rounding_bounds(*this, norms.select(1, 1), norms.select(1, 2));
+    kept.content_->inherited.squares = contiguous(norms.select(1, 0));
     return kept;
   }
   PerSampleGrad kept = materialized(materialize());
-  if (form_.positions() > 1) kept.inherited_ = detail::rounding_bounds(*this, true);
+  if (form_data().positions() > 1) kept.content_->inherited = detail::rounding_bounds(*this, true);
   return kept;
 }
 
 PerSampleGrad PerSampleGrad::smallest_form() const {
   if (materialized_bytes() >= bytes()) return *this;
   PerSampleGrad y = materialized(materialize());
-  y.inherited_ = detail::rounding_bounds(*this, false);
+  y.content_->inherited = detail::rounding_bounds(*this, false);
   return y;
 }
 

@@ -10,10 +10,17 @@
 #include <memory>
 
 #include "autograd/per_sample/cost_model.h"
-#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/grouping.h"
 #include "autograd/per_sample/norms.h"
 #include "autograd/per_sample/rounded_sum.h"
+#include "core/tensor.h"
+
+namespace sotto {
+struct Window;
+namespace detail {
+class Form;
+}
+}  // namespace sotto
 
 namespace sotto {
 
@@ -53,23 +60,23 @@ class PerSampleGrad {
   static PerSampleGrad captured_prefix(std::shared_ptr<const PerSampleGrad> captured,
                                        std::int64_t samples);
 
-  std::int64_t samples() const { return form_.samples(); }
-  Device device() const { return form_.device(); }
-  const Shape& shape() const { return shape_; }  // of the parameter
+  std::int64_t samples() const;
+  Device device() const;
+  const Shape& shape() const;  // of the parameter
   // The type of sums and materialized gradients: f32, or f64 where the factors are.
-  Dtype dtype() const { return form_.dtype(); }
-  const char* form() const { return form_.name(); }  // "outer", "patches", "onehot" or "dense"
+  Dtype dtype() const;
+  const char* form() const;  // "outer", "patches", "onehot" or "dense"
   // The bytes of the factors, or of the materialized gradients.
-  std::size_t bytes() const { return form_.bytes(); }
+  std::size_t bytes() const;
   std::size_t materialized_bytes() const;  // of materialize()
   // The expected times of each way to norms and sums (cost_model.h).
   PerSampleTimes times() const { return detail::expected_times(*this); }
   // The full batch that captured_prefix() was given; null for every other gradient, slices of its
   // result included.
-  const std::shared_ptr<const PerSampleGrad>& captured() const { return captured_; }
+  const std::shared_ptr<const PerSampleGrad>& captured() const;
   // Changes the memory label of the tensors from workspace to factors or materialized gradients.
   // Tensors labelled for another use, such as activations, keep their label.
-  void count_as_kept() const { form_.count_as_kept(); }
+  void count_as_kept() const;
 
   // Returns G, [n, ...shape].
   Tensor materialize() const;
@@ -106,19 +113,18 @@ class PerSampleGrad {
   PerSampleGrad smallest_form() const;
 
   // The remaining members are for the sources of this folder, like all of sotto::detail.
-  PerSampleGrad(detail::Form form, const Shape& shape, NormEstimate inherited = {});
+  PerSampleGrad(detail::Form form, const Shape& shape);
+  PerSampleGrad(detail::Form form, const Shape& shape, NormEstimate inherited);
   // The form with its factors.
-  const detail::Form& form_data() const { return form_; }
+  const detail::Form& form_data() const;
   // Error bounds of the factors that this was materialized from, so that the bounds do not depend
   // on whether the batch chose to materialize, and squared norms already computed along the way.
   // Only slice(), reshaped() and permuted() carry them over.
-  const NormEstimate& inherited() const { return inherited_; }
+  const NormEstimate& inherited() const;
 
  private:
-  detail::Form form_;
-  Shape shape_;
-  std::shared_ptr<const PerSampleGrad> captured_;
-  NormEstimate inherited_;
+  struct Content;
+  std::shared_ptr<Content> content_;  // copies share it: it does not change once it is made
 };
 
 }  // namespace sotto

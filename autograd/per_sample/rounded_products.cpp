@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "autograd/per_sample/padded_outer.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/cuda/capture.h"
 #include "core/devices.h"
 #include "kernels/backend.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/per_sample/forms.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/rounded_sum.h"
 
 namespace sotto::detail {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/rounded_products.h"
 #include "autograd/per_sample/weighted_sum.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/inner_products.h"
 #include "autograd/per_sample/weighted_sum_bf16.h"
 #include "kernels/backend.h"

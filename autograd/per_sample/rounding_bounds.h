@@ -3,6 +3,7 @@
 // docs/appendix/proofs-rounding.md derives the bounds.
 #pragma once
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/host_device/term_bounds.h"
 

@@ -1,6 +1,7 @@
 // Norms and sums of several parameters at once, in few launches.
 #include "autograd/per_sample/several_norms.h"
 
+#include "autograd/per_sample/forms.h"
 #include "autograd/per_sample/inner_products.h"
 #include "autograd/per_sample/rounding_bounds.h"
 #include "kernels/backend.h"

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "autograd/parameter.h"
 #include "autograd/tape.h"
 
 namespace sotto {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

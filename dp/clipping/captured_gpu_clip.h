@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/cuda/capture.h"
 #include "dp/clipping/gpu_clip.h"
 

@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <optional>
 
-#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/per_sample/cost_model.h"
+#include "core/device.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 

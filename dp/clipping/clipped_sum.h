@@ -30,7 +30,7 @@ class ClippedSum {
   const SampledBatch& draw() const;
 
  private:
-  friend class Clipper;
+  friend class ClipperState;
   friend class Mechanism;
   struct Content;
   explicit ClippedSum(std::unique_ptr<Content> content);

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/tape.h"
 #include "dp/clipping/clipped_sum_content.h"
-#include "dp/clipping/gpu_group_clipper.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/clipping/host_group_clipper.h"
-#include "dp/clipping/one_pass_sink.h"
+#include "dp/clipping/physical_clipping.h"
 #include "dp/clipping/rank_batches.h"
-#include "dp/clipping/replay_sink.h"
-#include "dp/clipping/unit_sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
@@ -52,26 +51,12 @@ void check_options(const ClipOptions& options) {
         "Clipper: gamma {} is not positive", options.rule.gamma);
 }
 
-// By group: whether weights of samples for these parameters, or for all if there are none, apply.
-std::vector<char> weighted_groups(const std::vector<ClipGroup>& groups,
-                                  const std::vector<const Parameter*>& parameters) {
-  std::vector<std::ptrdiff_t> found(groups.size());
-  for (const Parameter* parameter : parameters) ++found[group_of(groups, *parameter)];
-  std::vector<char> weighted;
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    const std::ptrdiff_t size = std::ssize(groups[group].parameters);
-    check(found[group] == 0 || found[group] == size,
-          "Clipper: weights of samples for {} of the {} parameters of group {}", found[group], size,
-          group);
-    weighted.push_back(parameters.empty() || found[group] > 0);
-  }
-  return weighted;
-}
-
 }  // namespace
 
-Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, ClipPasses passes)
-    : groups_(std::move(groups)),
+ClipperState::ClipperState(const Clipper& clipper, std::vector<ClipGroup> groups,
+                           const ClipOptions& options, ClipPasses passes)
+    : clipper_(clipper),
+      groups_(std::move(groups)),
       options_(options),
       passes_(passes),
       accumulator_(groups_, options.sum_size),
@@ -84,35 +69,15 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
   check_options(options);
 }
 
-Clipper::~Clipper() = default;
+ClipperState::~ClipperState() = default;
 
-void Clipper::check_between_batches(const char* what) const {
-  const bool between = state_ == State::finished || statistics().units == 0;
+void ClipperState::check_between_batches(const char* what) const {
+  const bool between = state_ == State::finished || accumulator_.statistics().units == 0;
   check(!broken() && between, "Clipper: {} in the middle of a batch", what);
 }
 
-std::vector<double> Clipper::bounds() const {
-  std::vector<double> bounds;
-  bounds.reserve(groups_.size());
-  for (const ClipGroup& group : groups_) bounds.push_back(group.bound);
-  return bounds;
-}
-
-void Clipper::set_bounds(const std::vector<double>& bounds) {
-  check_between_batches("new bounds");
-  check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),
-        groups_.size());
-  std::for_each(bounds.begin(), bounds.end(), check_bound);
-  for (std::size_t group = 0; group < bounds.size(); ++group) groups_[group].bound = bounds[group];
-}
-
-void Clipper::set_loss_scale(double scale) {
-  check_between_batches("a new loss scale");
-  memory::check_loss_scale(scale);
-  loss_scale_ = scale;
-}
-
-void Clipper::set_passes(ClipPasses passes, std::optional<std::size_t> per_sample_grad_budget) {
+void ClipperState::set_passes(ClipPasses passes,
+                              std::optional<std::size_t> per_sample_grad_budget) {
   check_between_batches("a new number of passes");
   passes_ = passes;
   options_.per_sample_grad_budget = per_sample_grad_budget;
@@ -120,28 +85,28 @@ void Clipper::set_passes(ClipPasses passes, std::optional<std::size_t> per_sampl
   graphs_->captured.clear();  // frees memory
 }
 
-void Clipper::set_max_physical_batch(std::int64_t units) {
+void ClipperState::set_max_physical_batch(std::int64_t units) {
   check_between_batches("a new maximum physical batch");
   check(units >= 0, "Clipper: physical batches of at most {} units", units);
   max_units_ = units;
   graphs_->captured.clear();
 }
 
-const std::string& Clipper::capture_failure_reason() const { return graphs_->failure_reason; }
+const std::string& ClipperState::capture_failure_reason() const { return graphs_->failure_reason; }
 
-void Clipper::discard() {
+void ClipperState::discard() {
   accumulator_.clear();
   blocks_.reset();
   state_ = State::adding;
 }
 
 // Refuses to continue a batch in which an add() failed.
-void Clipper::start_batch() {
+void ClipperState::start_batch() {
   check(!broken(), "Clipper: an earlier physical batch of this batch failed; discard() it");
   if (state_ == State::finished) discard();
 }
 
-void Clipper::begin(SumBlocks blocks) {
+void ClipperState::begin(SumBlocks blocks) {
   start_batch();
   check_between_batches("begin()");
   check(!blocks_, "Clipper: begin() was already called for this batch");
@@ -155,9 +120,7 @@ void Clipper::begin(SumBlocks blocks) {
   if (next_) begin_sharing(std::exchange(next_, nullptr));
 }
 
-void Clipper::begin(const SampledBatch& draw) { begin(SumBlocks(draw.units(), {}, {.units = 1})); }
-
-void Clipper::share(std::shared_ptr<const nn::Shards> shards) {
+void ClipperState::share(std::shared_ptr<const nn::Shards> shards) {
   start_batch();
   check_between_batches("share()");
   next_ = std::move(shards);
@@ -165,15 +128,15 @@ void Clipper::share(std::shared_ptr<const nn::Shards> shards) {
 
 // On a GPU sums stay until finish(): a batch that is computed again, in smaller physical batches,
 // may have other bits there than the sums that had left.
-void Clipper::begin_sharing(const std::shared_ptr<const nn::Shards>& shards) {
-  shared_ = std::make_unique<SharedBatch>(*this, blocks_->units(), shards);
+void ClipperState::begin_sharing(const std::shared_ptr<const nn::Shards>& shards) {
+  shared_ = std::make_unique<SharedBatch>(clipper_, blocks_->units(), shards);
   if (shards->device() == cpu) accumulator_.send_to(&shared_->sums);
 }
 
 // Returns the blocks of the next `units` units of the batch.
-BlockEnds Clipper::blocks_of_next(std::int64_t units) const {
+BlockEnds ClipperState::blocks_of_next(std::int64_t units) const {
   if (!blocks_) return {};
-  const std::int64_t first = statistics().units, end = first + units;
+  const std::int64_t first = accumulator_.statistics().units, end = first + units;
   const std::vector<std::int64_t>& all = blocks_->ends();
   check(units == 0 || std::binary_search(all.begin(), all.end(), end),
         "Clipper: units {} to {} of the batch are a physical batch that ends inside a block", first,
@@ -183,7 +146,7 @@ BlockEnds Clipper::blocks_of_next(std::int64_t units) const {
       [this, first, end](std::int64_t max) { return ends_within(blocks_->ends(max), first, end); };
 }
 
-ClipBatch Clipper::begin_physical_batch(std::int64_t units, std::int64_t without_rows) {
+ClipBatch ClipperState::begin_physical_batch(std::int64_t units, std::int64_t without_rows) {
   accumulator_.begin_units(units, without_rows);
   return {.groups = groups_,
           .options = options_,
@@ -192,10 +155,10 @@ ClipBatch Clipper::begin_physical_batch(std::int64_t units, std::int64_t without
           .units = units,
           .max_units = max_units_,
           .ends = blocks_of_next(units),
-          .last = shared_ && statistics().units + units == std::ssize(shared_->units)};
+          .last = shared_ && accumulator_.statistics().units + units == std::ssize(shared_->units)};
 }
 
-void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
+void ClipperState::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
   const LabelScope scope = LabelScope::phase("clip");
   start_batch();
@@ -210,7 +173,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   state_ = State::adding;
 }
 
-void Clipper::add_zeros(std::int64_t units) {
+void ClipperState::add_zeros(std::int64_t units) {
   start_batch();
   state_ = State::broken;
   const ClipBatch batch = begin_physical_batch(units, units);
@@ -220,126 +183,33 @@ void Clipper::add_zeros(std::int64_t units) {
   state_ = State::adding;
 }
 
-// The weights that the loss gave to its tape's samples, by units of one row each. A weight of NaN
-// is 0: such a unit is left out.
-UnitWeights Clipper::unit_weights(const Tape& tape, std::int64_t units,
-                                  const Grouping* grouping) const {
-  const auto& [tensor, parameters] = tape.sample_weights();
-  if (!tensor.defined()) return {};
-  UnitWeights weights{std::vector<double>(static_cast<std::size_t>(units)),
-                      weighted_groups(groups_, parameters)};
-  std::vector<char> seen(weights.values.size());
-  const std::vector<double> rows = to_dtype(tensor, Dtype::f64).to_vector<double>();
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const std::int64_t unit =
-        grouping ? grouping->unit_of_row[row] : static_cast<std::int64_t>(row);
-    if (unit < 0) continue;
-    const auto place = static_cast<std::size_t>(unit);
-    check(!std::exchange(seen[place], true),
-          "Clipper: weights of samples, but units of several rows");
-    const double value = std::isnan(rows[row]) ? 0 : rows[row];
-    check(value >= 0 && value <= 1, "Clipper: a sample's weight is not in [0, 1]");
-    weights.values[place] = value;
-  }
-  return weights;
-}
-
-void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping) {
+void ClipperState::add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping) {
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
   Tensor losses = loss.value();
   check(!grouping || std::ssize(grouping->unit_of_row) == losses.numel(),
         "Clipper: a grouping of {} rows for {} losses", grouping ? grouping->unit_of_row.size() : 0,
         losses.numel());
-  UnitWeights weights = unit_weights(tape, units, grouping);
+  UnitWeights weights = unit_weights(groups_, tape, units, grouping);
   if (grouping && grouping->rows_each() == 1) {
     grouping = nullptr;
     losses = losses.slice(0, 0, units);
   }
-  const bool on_gpu = units > 0 && weights.values.empty() && all_on_gpu(groups_, losses);
-  if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units, grouping ? units_without_rows(*grouping) : 0);
   batch.per_sample_grad_budget = budget_.bytes(options_, groups_[0].parameters[0]->value.device());
   batch.weights = std::move(weights);
   // Each unit of several rows is a term of its own, since units of other sizes are in other
   // physical batches (docs/appendix/proofs-rounding.md, "Units of several rows").
   if (grouping) batch.ends = {};
-  graphs_->failure_reason = "no captured loss";
-  if (passes_ == ClipPasses::one) {
-    if (on_gpu) {
-      one_pass_on_gpu(tape, loss, losses, grouping, batch);
-    } else {
-      one_pass(tape, loss, grouping, batch);
-    }
-  } else if (!on_gpu || !two_passes_on_gpu(tape, loss, losses, grouping, batch)) {
-    two_passes(tape, loss, grouping, batch);
-  }
+  clip_physical_batch(tape, loss, losses, grouping, batch, {accumulator_, *graphs_});
   accumulator_.end_units();
 }
 
-void Clipper::one_pass(Tape& tape, const Var& loss, const Grouping* grouping,
-                       const ClipBatch& batch) {
-  HostGroupClipper host(batch, accumulator_);
-  OnePassSink sink(batch, grouping, host);
-  tape.backward(loss, sink, loss_scale_);
-  sink.finish();
-}
-
-void Clipper::one_pass_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
-                              const Grouping* grouping, const ClipBatch& batch) {
-  GpuGroupClipper gpu(batch, losses, grouping, accumulator_);
-  OnePassSink sink(batch, grouping, gpu);
-  ReplaySink replay(batch, losses, grouping, *graphs_, sink);
-  tape.backward(loss, replay, loss_scale_);
-  const ReplaySink::Outcome outcome = replay.replay(accumulator_);
-  if (outcome == ReplaySink::Outcome::added) return;
-  // Each unit is a term of its own, as in the replay, even if the host clips.
-  ClipBatch single_units = batch;
-  single_units.ends = {};
-  HostGroupClipper host(single_units, accumulator_);
-  if (outcome == ReplaySink::Outcome::not_reliable) sink.clip_with(host);
-  replay.hand_on();
-  sink.finish();
-}
-
-namespace {
-
-// Runs backward twice: the first pass computes norms and clip factors, the second the sums.
-void backward_twice(Tape& tape, const Var& loss, const Grouping* grouping, const ClipBatch& batch,
-                    GroupClipper& clipper, Tape::Keep keep) {
-  UnitSink norms(grouping, batch.units, [&](const Parameter& parameter, const auto& uses) {
-    clipper.norms(group_of(batch.groups, parameter), parameter, uses);
-  });
-  tape.backward(loss, norms, batch.loss_scale, Tape::Keep::graph);
-  for (std::size_t group = 0; group < batch.groups.size(); ++group) clipper.factors(group);
-  UnitSink sums(grouping, batch.units, [&](Parameter& parameter, const auto& uses) {
-    clipper.sums(group_of(batch.groups, parameter), parameter, uses);
-  });
-  tape.backward(loss, sums, batch.loss_scale, keep);
-}
-
-}  // namespace
-
-void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
-                         const ClipBatch& batch) {
-  HostGroupClipper host(batch, accumulator_);
-  backward_twice(tape, loss, grouping, batch, host, Tape::Keep::nothing);
-}
-
-// Returns false if the host has to clip; the tape is then still complete.
-bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
-                                const Grouping* grouping, const ClipBatch& batch) {
-  graphs_->failure_reason = "two passes";
-  GpuGroupClipper gpu(batch, losses, grouping, accumulator_);
-  backward_twice(tape, loss, grouping, batch, gpu, Tape::Keep::graph);
-  if (!gpu.finish_all()) return false;
-  tape.clear();
-  return true;
-}
-
-ClippedSum Clipper::finish(SampledBatch draw) {
+ClippedSum ClipperState::finish(SampledBatch draw) {
   start_batch();
   check_division(draw);
-  check_size(draw);
+  check(draw.size() <= options_.sum_size.batch,
+        "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)",
+        draw.size(), options_.sum_size.batch);
   const auto shards = shared_ ? shared_->shards : nullptr;
   Gradients sums = shards ? sums_of_ranks() : accumulator_.take_sums();
   state_ = State::finished;
@@ -347,11 +217,12 @@ ClippedSum Clipper::finish(SampledBatch draw) {
   const auto finite = options_.count_finite ? std::optional(all.back()) : std::nullopt;
   all.resize(groups_.size());
   return ClippedSum(std::unique_ptr<ClippedSum::Content>(new ClippedSum::Content{
-      std::move(sums), sensitivity(), std::move(all), finite, std::move(draw), shards}));
+      std::move(sums), clipper_.sensitivity(), std::move(all), finite, std::move(draw), shards}));
 }
 
 // Checks that the units that were clipped are those of the draw.
-void Clipper::check_division(const SampledBatch& draw) {
+void ClipperState::check_division(const SampledBatch& draw) {
+  check(!next_ && (!shared_ || blocks_), "Clipper: a part of a batch without begin()");
   if (shared_) {
     check_clipped("begun", std::ssize(blocks_->units()));
     return shared_->parts.check_division(draw.digest());
@@ -365,7 +236,7 @@ void Clipper::check_division(const SampledBatch& draw) {
 }
 
 // The sums of this rank's elements over all ranks.
-Gradients Clipper::sums_of_ranks() {
+Gradients ClipperState::sums_of_ranks() {
   accumulator_.send_to(&shared_->sums);
   const std::vector<Parameter*> order = accumulator_.settle_all();
   state_ = State::finished;
@@ -375,23 +246,64 @@ Gradients Clipper::sums_of_ranks() {
   return sums;
 }
 
-void Clipper::check_clipped(const char* what, std::int64_t units) const {
-  check(statistics().units == units, "Clipper: {} units were {} and {} clipped", units, what,
-        statistics().units);
-}
-
-void Clipper::check_size(const SampledBatch& draw) const {
-  const std::int64_t drawn = draw.size();
-  check(drawn <= options_.sum_size.batch,
-        "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)", drawn,
-        options_.sum_size.batch);
+void ClipperState::check_clipped(const char* what, std::int64_t units) const {
+  check(accumulator_.statistics().units == units, "Clipper: {} units were {} and {} clipped", units,
+        what, accumulator_.statistics().units);
 }
 
 // This rank's counts, which are released with the sums.
-std::vector<double> Clipper::counts() const {
+std::vector<double> ClipperState::counts() const {
   std::vector<double> counts = accumulator_.unclipped();
   if (options_.count_finite) counts.push_back(accumulator_.finite());
   return counts;
+}
+
+Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, ClipPasses passes)
+    : state_(new ClipperState(*this, std::move(groups), options, passes)) {}
+
+Clipper::~Clipper() = default;
+
+void Clipper::begin(const SampledBatch& draw) {
+  state_->begin(SumBlocks(draw.units(), {}, {.units = 1}));
+}
+
+void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
+  state_->add(tape, loss, grouping);
+}
+
+ClippedSum Clipper::finish(SampledBatch draw) { return state_->finish(std::move(draw)); }
+
+void Clipper::add_zeros(std::int64_t units) { state_->add_zeros(units); }
+void Clipper::discard() { state_->discard(); }
+bool Clipper::broken() const { return state_->broken(); }
+
+const ClipStatistics& Clipper::statistics() const { return state_->accumulator_.statistics(); }
+double Clipper::sensitivity() const { return rounded_sensitivity(groups(), options().sum_size); }
+const std::vector<ClipGroup>& Clipper::groups() const { return state_->groups_; }
+double Clipper::loss_scale() const { return state_->loss_scale_; }
+const ClipOptions& Clipper::options() const { return state_->options_; }
+const Gradients& Clipper::clipped_sums() { return state_->accumulator_.complete_sums(); }
+
+std::vector<double> Clipper::bounds() const {
+  std::vector<double> bounds;
+  bounds.reserve(groups().size());
+  for (const ClipGroup& group : groups()) bounds.push_back(group.bound);
+  return bounds;
+}
+
+void Clipper::set_bounds(const std::vector<double>& bounds) {
+  state_->check_between_batches("new bounds");
+  check(bounds.size() == groups().size(), "Clipper: {} bounds for {} groups", bounds.size(),
+        groups().size());
+  std::for_each(bounds.begin(), bounds.end(), check_bound);
+  for (std::size_t group = 0; group < bounds.size(); ++group)
+    state_->groups_[group].bound = bounds[group];
+}
+
+void Clipper::set_loss_scale(double scale) {
+  state_->check_between_batches("a new loss scale");
+  memory::check_loss_scale(scale);
+  state_->loss_scale_ = scale;
 }
 
 }  // namespace sotto

@@ -5,17 +5,20 @@
 // mechanism accepts.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "autograd/tape.h"
-#include "dp/clipping/clip_accumulator.h"
+#include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_options.h"
-#include "dp/clipping/sum_blocks.h"
+#include "dp/clipping/clip_statistics.h"
+#include "dp/clipping/clipped_sum.h"
 
 namespace sotto {
+class SampledBatch;
+class Tape;
+class Var;
+struct Grouping;
 namespace nn {
 class Shards;
 }
@@ -23,11 +26,7 @@ class Shards;
 
 namespace sotto {
 
-struct ClipBatch;
-struct SharedBatch;
-struct UnitWeights;
-struct ClipGraphs;
-class GroupClipper;
+class ClipperState;
 
 // Clips and sums per-sample gradients. Engine makes one for you; use it directly to write another
 // private training loop:
@@ -47,21 +46,9 @@ class Clipper {
   Clipper(const Clipper&) = delete;
   Clipper& operator=(const Clipper&) = delete;
 
-  // Begins a batch whose units will be added in the order of `blocks`, or in any order if each
-  // block is one unit. Each block is summed before it is rounded, and every physical batch must end
-  // at the end of a block. Without it every unit is rounded alone, and finish() takes only draws of
-  // the whole population.
-  // Throws std::invalid_argument in the middle of a batch, and for larger blocks than the options
-  // allow.
-  void begin(SumBlocks blocks);
-  // Begins a batch of the draw's units, in any order, each of which is rounded alone.
+  // Begins a batch of the draw's units, in any order, each of which is rounded alone. Without it
+  // finish() takes only draws of the whole population.
   void begin(const SampledBatch& draw);
-  // Divides the units of the next batch among ranks (null: one rank): each rank calls begin() with
-  // the blocks of its own units, and finish() with the whole draw. On the CPU each sum is sent to
-  // its owner rank as soon as this rank adds nothing more to it; on a GPU finish() sends all.
-  // Collective, as is the begin() that follows. Throws std::invalid_argument in the middle of a
-  // batch.
-  void share(std::shared_ptr<const nn::Shards> shards);
   // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
   // afterwards. Weights that the loss gave to the tape's samples (Tape::set_sample_weights)
   // multiply the clipped gradients, so that the sensitivity is the same; NaN counts as 0, and one
@@ -76,23 +63,22 @@ class Clipper {
   // Returns the sum of everything added since the last finish(). `draw` is the sampled batch that
   // the units came from. Throws std::invalid_argument if the number of units added differs from
   // that of the draw or exceeds the maximum batch, if begin() was given other units, or if it was
-  // not called for a draw that lacks a unit. If ranks share the batch, finish() is collective: it
-  // returns the sums over all ranks of the elements that this rank owns, with the counts on rank 0
-  // alone, and throws on every rank if a drawn unit was clipped by several ranks or by none, or if
-  // the ranks' bounds differ.
+  // not called for a draw that lacks a unit. If ranks share the batch (ClipperState::share),
+  // finish() is collective: it returns the sums over all ranks of the elements that this rank owns,
+  // with the counts on rank 0 alone, and throws on every rank if a drawn unit was clipped by
+  // several ranks or by none, or if the ranks' bounds differ.
   ClippedSum finish(SampledBatch draw);
-  // Drops everything added since the last finish(). Call it after an exception in mid-batch. Sums
-  // that have left (share()) stay valid if the same units are added again, and no others can be.
+  // Drops everything added since the last finish(). Call it after an exception in mid-batch.
   void discard();
   // True if a failed add() may have left something in the sum. Then only discard() can be called.
-  bool broken() const { return state_ == State::broken; }
+  bool broken() const;
 
   // Statistics of the batch that is being added, or else was finished last. NOT private.
-  const ClipStatistics& statistics() const { return accumulator_.statistics(); }
+  const ClipStatistics& statistics() const;
   // The sensitivity of the sum, rounding included.
-  double sensitivity() const { return rounded_sensitivity(groups_, options_.sum_size); }
+  double sensitivity() const;
   // The groups, with the bounds of the next batch.
-  const std::vector<ClipGroup>& groups() const { return groups_; }
+  const std::vector<ClipGroup>& groups() const;
   // The clip bounds of the groups, in their order.
   std::vector<double> bounds() const;
   // Sets the clip bounds of the next batch, one per group. Throws std::invalid_argument if their
@@ -105,60 +91,19 @@ class Clipper {
   // 2^-24 to 2^24, and in the middle of a batch.
   void set_loss_scale(double scale);
   // The loss scale of the next batch.
-  double loss_scale() const { return loss_scale_; }
-  // Sets the number of backward passes and the budget in bytes (ClipOptions) from the next batch
-  // on. The result is equal up to rounding. Throws std::invalid_argument in the middle of a batch.
-  void set_passes(ClipPasses passes, std::optional<std::size_t> per_sample_grad_budget);
-  // The number of backward passes of the next batch.
-  ClipPasses passes() const { return passes_; }
-  // Sets the maximum number of units in a physical batch (0: unknown). The decision to materialize
-  // per-sample gradients assumes this size, not the actual one: otherwise the rounding of one
-  // unit's gradient would depend on the number of other units in the batch. Throws
-  // std::invalid_argument in the middle of a batch, and below 0.
-  void set_max_physical_batch(std::int64_t units);
-  // The options, with the budget that set_passes() set.
-  const ClipOptions& options() const { return options_; }
-  // The reason why the last physical batch was not clipped by replaying a CUDA graph. Empty if it
-  // was replayed, even if the host then had to clip it again.
-  const std::string& capture_failure_reason() const;
+  double loss_scale() const;
+  // The options, with the present budget.
+  const ClipOptions& options() const;
   // Returns the sums, f64, of the clipped gradients that this rank has added to the batch so far,
   // before noise: NOT private. An auditor's reference, for one.
-  const Gradients& clipped_sums() { return accumulator_.complete_sums(); }
+  const Gradients& clipped_sums();
+
+  // For the engine (dp/clipping/clipper_state.h).
+  ClipperState& state() { return *state_; }
+  const ClipperState& state() const { return *state_; }
 
  private:
-  enum class State { adding, finished, broken };
-
-  void check_between_batches(const char* what) const;
-  void check_clipped(const char* what, std::int64_t units) const;
-  void check_division(const SampledBatch& draw);
-  void check_size(const SampledBatch& draw) const;
-  Gradients sums_of_ranks();
-  std::vector<double> counts() const;
-  void begin_sharing(const std::shared_ptr<const nn::Shards>& shards);
-  void start_batch();
-  ClipBatch begin_physical_batch(std::int64_t units, std::int64_t without_rows = 0);
-  UnitWeights unit_weights(const Tape& tape, std::int64_t units, const Grouping* grouping) const;
-  BlockEnds blocks_of_next(std::int64_t units) const;
-  void add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping);
-  void one_pass(Tape& tape, const Var& loss, const Grouping* grouping, const ClipBatch& batch);
-  void one_pass_on_gpu(Tape& tape, const Var& loss, const Tensor& losses, const Grouping* grouping,
-                       const ClipBatch& batch);
-  void two_passes(Tape& tape, const Var& loss, const Grouping* grouping, const ClipBatch& batch);
-  bool two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
-                         const Grouping* grouping, const ClipBatch& batch);
-
-  std::vector<ClipGroup> groups_;
-  ClipOptions options_;
-  ClipPasses passes_;
-  ClipAccumulator accumulator_;
-  std::optional<SumBlocks> blocks_;  // of the batch
-  double loss_scale_ = 1;
-  std::int64_t max_units_ = 0;
-  GradBudget budget_;
-  State state_ = State::adding;
-  std::unique_ptr<ClipGraphs> graphs_;
-  std::shared_ptr<const nn::Shards> next_;  // of the next batch that is divided among ranks
-  std::unique_ptr<SharedBatch> shared_;     // of the batch
+  std::unique_ptr<ClipperState> state_;
 };
 
 }  // namespace sotto

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/several_norms.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 #include "dp/clipping/parameter_gradients.h"

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/host_group_clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/gpu_clip.h"
 #include "dp/clipping/group_clipper.h"

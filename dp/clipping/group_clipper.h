@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_options.h"
 #include "dp/clipping/parameter_gradients.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/unit_norms.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

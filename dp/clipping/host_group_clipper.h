@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/group_clipper.h"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/per_sample_grad.h"
+
 namespace sotto {
 
 OnePassSink::OnePassSink(const ClipBatch& batch, const Grouping* grouping, GroupClipper& clipper)

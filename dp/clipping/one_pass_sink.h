@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sink.h"
 #include "dp/clipping/group_clipper.h"
 

@@ -1,5 +1,6 @@
 #include "dp/clipping/replay_sink.h"
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/gpu_group_clipper.h"
 
 namespace sotto {

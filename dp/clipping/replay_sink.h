@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sink.h"
 #include "dp/clipping/captured_gpu_clip.h"
 #include "dp/clipping/clip_accumulator.h"

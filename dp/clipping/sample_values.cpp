@@ -1,5 +1,7 @@
 #include "dp/clipping/sample_values.h"
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "dp/clipping/unit_norms.h"
 #include "dp/clipping/unit_sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"

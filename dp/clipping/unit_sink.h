@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sink.h"
 #include "dp/clipping/parameter_gradients.h"
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/ranks/one_rank.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/engine/rank_agreement.h"
 #include "dp/engine/validation.h"
 
@@ -152,7 +153,7 @@ StepReport Engine::Parts::step(const Loss& loss) {
 void Engine::Parts::compute(const Loss& loss, SampledBatch batch, double noise_multiplier) {
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(update_.optimizer()));
   Clipper& clipper = release_.clipper();
-  clipper.share(agreement_.shards());
+  clipper.state().share(agreement_.shards());
   batches_.over(
       batch, clipper,
       [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases_); },

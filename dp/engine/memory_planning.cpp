@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/ranks/collectives.h"
+#include "dp/clipping/clipper_state.h"
 
 namespace sotto {
 
@@ -23,11 +24,11 @@ class DryRuns {
   // Returns the peak in bytes of computing a physical batch of `rows` rows and then, while the sums
   // of the first are held, one of `more` rows.
   std::size_t peak(std::int64_t rows, std::int64_t more) const {
-    Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
+    Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.state().passes());
     clipper.set_loss_scale(clipper_.loss_scale());
     memory::PhaseProfiler unseen({memory::device_of(optimizer_)});
     const UnitRows all[] = {first_units(rows), first_units(more)};
-    clipper.begin(blocks(all[0].units(), all[1].units(), rows));
+    clipper.state().begin(blocks(all[0].units(), all[1].units(), rows));
     for (const UnitRows& units : all) {
       const std::int64_t count = units.starts.back();
       if (count == 0) continue;
@@ -119,13 +120,13 @@ std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, Device d
 
 void set_rows(const PlannedParts& parts, std::int64_t rows) {
   parts.batches.set_rows(rows);
-  parts.clipper.set_max_physical_batch(parts.batches.max_units());
+  parts.clipper.state().set_max_physical_batch(parts.batches.max_units());
 }
 
 // Sets the clipper's passes, and the policy's activation checkpoints for that number of passes.
 void set_passes(const PlannedParts& parts, ClipPasses passes,
                 std::optional<std::size_t> per_sample_grad_budget) {
-  parts.clipper.set_passes(passes, per_sample_grad_budget);
+  parts.clipper.state().set_passes(passes, per_sample_grad_budget);
   const std::optional<int> every = parts.options.memory.checkpoint;
   if (every) memory::set_checkpoints(parts.model, *every, backwards_of(passes));
 }
@@ -135,7 +136,7 @@ void set_passes(const PlannedParts& parts, ClipPasses passes,
 MemoryPlanning::MemoryPlanning(const PlannedParts& parts)
     : parts_(parts), precision_(parts.options.memory.precision.value_or(Dtype::f32)) {
   const Clipper& clipper = parts.clipper;
-  set_passes(parts, clipper.passes(), clipper.options().per_sample_grad_budget);
+  set_passes(parts, clipper.state().passes(), clipper.options().per_sample_grad_budget);
   if (parts.options.memory.limit == 0) set_rows(parts, parts.options.memory.rows());
 }
 

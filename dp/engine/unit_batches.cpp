@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "dp/clipping/clipper_state.h"
 #include "dp/engine/disjoint_rows.h"
 #include "dp/numerics/binomial_tail.h"
 
@@ -223,11 +224,11 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
     };
     run(batch_of(unit(from), unit(to)));
   };
-  clipper.begin(items.blocks);
+  clipper.state().begin(items.blocks);
   const auto lost = [&] {
     if (!clipper.broken()) return false;
     clipper.discard();
-    clipper.begin(items.blocks);
+    clipper.state().begin(items.blocks);
     return true;
   };
   physical_batches_->over(items.rows, run_blocks, lost, items.widths);

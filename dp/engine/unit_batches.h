@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/per_sample/grouping.h"
 #include "dp/clipping/clipper.h"
+#include "dp/clipping/sum_blocks.h"
 #include "dp/engine/engine_options.h"
 #include "dp/engine/unit_owners.h"
 #include "dp/sampling/sampler.h"

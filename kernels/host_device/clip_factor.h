@@ -2,7 +2,6 @@
 // include this header.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 
 #include "core/half.h"
@@ -35,18 +34,22 @@ struct ClipRule {
     double wanted = 1;
     switch (kind) {
       case Kind::minimum: break;
-      case Kind::opacus: wanted = std::min(1.0, bound / (norm + opacus_eps)); break;
+      case Kind::opacus: wanted = lesser(1, bound / (norm + opacus_eps)); break;
       case Kind::auto_s: wanted = bound / (norm + gamma); break;
       case Kind::normalize: wanted = norm > 0 ? bound / norm : 0; break;
       case Kind::psac: wanted = bound / (norm + gamma / (norm + gamma)); break;
     }
     const double max = bound * (1 - margin) / (norm + error);  // infinite for a norm of 0
-    const double factor = std::min(wanted, max);
+    const double factor = lesser(wanted, max);
     // Separate selections vectorize in loops over units.
     const double large_enough = factor < smallest ? 0 : factor;
     const double finite = norm < infinite ? large_enough : 0;
     return error < infinite ? finite : 0;
   }
+
+ private:
+  // As std::min, whose header is a long one.
+  HD static double lesser(double a, double b) { return b < a ? b : a; }
 };
 
 }  // namespace sotto

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/segment.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/random/philox.h"
+
 namespace sotto::testing {
 
 void check_layer(nn::Module& layer, const std::function<Tensor(PublicRandom&)>& make,

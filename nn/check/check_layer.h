@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "autograd/check/check_op.h"
+#include "core/random/philox.h"
 #include "nn/module.h"
 
 namespace sotto::testing {

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <istream>
 #include <limits>
 #include <span>
 #include <vector>

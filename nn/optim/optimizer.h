@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/parameter.h"
 #include "nn/module.h"
 #include "nn/optim/update_rules.h"
 

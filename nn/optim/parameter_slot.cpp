@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/memory_labels.h"
+#include "core/random/philox.h"
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/stochastic_rounding.h"

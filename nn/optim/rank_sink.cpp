@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/ranks/collectives.h"
 #include "core/ranks/gpu_link.h"
 #include "core/ranks/tensor_moves.h"

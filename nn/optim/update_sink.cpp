@@ -1,5 +1,6 @@
 #include "nn/optim/update_sink.h"
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "nn/optim/optimizer.h"
 
 namespace sotto::nn {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "samples/models/step_bytes.h"

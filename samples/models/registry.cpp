@@ -2,6 +2,7 @@
 
 #include "autograd/ops.h"
 #include "core/join.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "samples/models/models.h"

@@ -1,5 +1,6 @@
 #include "samples/models/step_bytes.h"
 
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clipper.h"

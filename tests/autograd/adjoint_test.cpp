@@ -3,8 +3,12 @@
 #include "autograd/adjoint.h"
 
 #include "autograd/check/op_run.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/segment.h"
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"

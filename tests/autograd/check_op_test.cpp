@@ -2,7 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "tests/support/catch.h"

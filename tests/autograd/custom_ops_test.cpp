@@ -1,6 +1,9 @@
 // The operation and the layer of docs/how-to/write-a-layer-or-op.md, written as a user of the
 // library would write them, satisfy the laws of the library's own operations.
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/sample_axis_rules.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "nn/init.h"

@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "autograd/check/op_run.h"
+#include "autograd/op.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"

@@ -6,9 +6,13 @@
 #include <algorithm>
 
 #include "autograd/check/op_run.h"
+#include "autograd/op.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/segment.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "core/devices.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "tests/support/catch.h"

@@ -1,6 +1,10 @@
 // Independence of samples: every way of mixing them is refused on a private tape when it is
 // recorded, and has a correct gradient on an ordinary one.
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"

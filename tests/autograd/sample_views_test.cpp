@@ -1,6 +1,7 @@
 // Several views of each sample as rows of one batch: the sample that a row belongs to, and
 // refusals. op_laws_test.cpp checks that gradients equal those of the samples run alone.
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"

@@ -3,7 +3,10 @@
 #include "autograd/segment.h"
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/grouping.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -9,6 +9,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/precision.h"
+#include "autograd/sink.h"
 #include "core/cuda/cuda_library.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/gaussian_mechanism.h"

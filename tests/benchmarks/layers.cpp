@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "core/random/philox.h"
 #include "dp/clipping/clipper.h"

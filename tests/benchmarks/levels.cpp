@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "dp/clipping/clipper.h"
 #include "dp/clipping/sample_values.h"
 #include "dp/noise/gaussian_mechanism.h"

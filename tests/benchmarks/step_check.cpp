@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "autograd/sink.h"
 #include "core/io/safetensors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "core/cuda/cuda_library.h"
 #include "core/devices.h"

@@ -7,6 +7,7 @@
 
 #include <sotto/sotto.h>
 
+#include <sotto/autograd/custom_op.h>
 #include <sotto/core/distributed.h>
 #include <sotto/core/memory.h>
 #include <sotto/dp/accounting.h>

@@ -1,4 +1,6 @@
+#include "autograd/per_sample/grouping.h"
 #include "core/ranks/thread_ranks.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -90,7 +92,8 @@ class Player {
       if (own) end = static_cast<std::size_t>(sampler_.units);
     }
     SampledBatch draw = sampler_.draw();
-    clipper_.begin(SumBlocks(draw.units().subspan(first, end - first), {}, {.units = 1}));
+    clipper_.state().share(shards_);
+    clipper_.state().begin(SumBlocks(draw.units().subspan(first, end - first), {}, {.units = 1}));
     for (const Rows& part : share[static_cast<std::size_t>(ranks_->rank())]) {
       if (!part.empty()) add(part, grouping_of(part, unit_ids_, mean));
     }
@@ -113,7 +116,7 @@ class Player {
 
   void release(SampledBatch draw, RankStep& step) {
     const NoisyGradient released =
-        mechanism_.update(clipper_.finish(std::move(draw), shards_), ledger_, *optimizer_);
+        mechanism_.update(clipper_.finish(std::move(draw)), ledger_, *optimizer_);
     step.norms = clipper_.statistics().norms;
     step.factors = clipper_.statistics().factors;
     for (const auto& [owner, own] : released.gradients())

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "autograd/per_sample/grouping.h"
 #include "dp/clipping/clipper.h"
 #include "tests/conformance/kinds.h"
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/sink.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/conformance/kinds.h"

@@ -1,3 +1,4 @@
+#include "autograd/sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/conformance/kinds.h"
 

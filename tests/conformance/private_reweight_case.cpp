@@ -2,6 +2,8 @@
 #include <limits>
 #include <numeric>
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "dp/clipping/clipper.h"
 #include "dp/clipping/sample_values.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -3,6 +3,7 @@
 
 #include <list>
 
+#include "core/random/philox.h"
 #include "core/tensor.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/attention_args.h"

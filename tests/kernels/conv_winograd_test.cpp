@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/catch.h"

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "tests/support/captured_setup.h"
 #include "tests/support/per_sample_cases.h"

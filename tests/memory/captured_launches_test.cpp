@@ -1,6 +1,9 @@
 // What leaves captured work is copied in one launch, however many parameters there are.
 // File tags: [gpu]
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
+#include "dp/clipping/clipper_state.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/captured_loss.h"
 #include "nn/layers.h"
@@ -66,7 +69,7 @@ std::int64_t private_launches(Device device, int layers, bool second) {
       [&](const Var& losses) {
         if (!second) clipper.discard();
         clipper.add(losses.tape(), losses);
-        CHECK(clipper.capture_failure_reason() == "");
+        CHECK(clipper.state().capture_failure_reason() == "");
       },
       true);
 }

@@ -1,7 +1,10 @@
 // Replays that would be wrong are detected: losses that read other values than their batch, calls
 // that failed midway, second backwards of another function. On every GPU present.
 // File tags: [gpu]
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/captured_loss.h"

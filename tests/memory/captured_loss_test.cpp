@@ -2,8 +2,9 @@
 // padding rows count for nothing.
 // File tags: [gpu]
 #include "memory/captured_loss.h"
-#include "core/random/secret_random.h"
 
+#include "core/random/philox.h"
+#include "core/random/secret_random.h"
 #include "dp/engine/engine.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"

@@ -2,10 +2,10 @@
 #include "memory/checkpointing/sequential_checkpoints.h"
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
-#include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/optim/optimizer.h"

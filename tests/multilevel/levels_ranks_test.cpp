@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "core/ranks/thread_ranks.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/levels.h"

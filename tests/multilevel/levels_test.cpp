@@ -7,6 +7,7 @@
 
 #include "autograd/ops.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/profiling/peak_memory.h"
 #include "nn/data/dataset.h"

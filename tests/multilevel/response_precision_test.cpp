@@ -2,6 +2,7 @@
 #include "multilevel/responses.h"
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "multilevel/levels.h"
 #include "tests/support/catch.h"

@@ -1,6 +1,7 @@
 // On a GPU the parameters of a model are converted to 16 bits together, and never from old values.
 // File tags: [gpu]
 #include "autograd/precision.h"
+#include "autograd/sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/layers.h"
 #include "tests/support/captured_setup.h"

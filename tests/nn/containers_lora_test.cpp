@@ -1,5 +1,6 @@
 // Containers, low-rank adaptation, descriptions of models, and the replacement of batch norm.
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/convert.h"

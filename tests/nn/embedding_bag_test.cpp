@@ -2,6 +2,7 @@
 #include "nn/layers/embedding_bag.h"
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"

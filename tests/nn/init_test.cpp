@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/random/philox.h"
 #include "nn/layers.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"

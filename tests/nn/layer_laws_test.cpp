@@ -1,5 +1,6 @@
 // Every layer obeys the laws of gradients and samples: a sample alone equals the sample in a batch,
 // by every norm method.
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "nn/init.h"

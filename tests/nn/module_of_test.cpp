@@ -1,6 +1,7 @@
 #include "nn/module_of.h"
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "tests/support/catch.h"

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "autograd/ops/reductions.h"
+#include "autograd/sink.h"
 #include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"

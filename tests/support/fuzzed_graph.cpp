@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/parameter.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/parameter.h"
 #include "autograd/tape.h"
 #include "core/random/philox.h"
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "autograd/op.h"
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "kernels/functors/functors.h"
 
 namespace sotto {

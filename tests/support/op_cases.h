@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/check/check_op.h"
+#include "core/random/philox.h"
 
 namespace sotto {
 

@@ -1,5 +1,6 @@
 // Random cases of the operations that select elements, resample images or process sequences.
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "tests/support/op_cases.h"
 
 namespace sotto {

@@ -1,4 +1,5 @@
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/op_cases.h"
 

@@ -1,4 +1,5 @@
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "tests/support/op_cases.h"
 
 namespace sotto {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"

@@ -2,6 +2,8 @@
 // with, by loops over materialized gradients.
 #pragma once
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "tests/fake_gpu/host_executor.h"
 #include "tests/support/per_sample_cases.h"
 

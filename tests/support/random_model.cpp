@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "nn/functional.h"
 #include "tests/support/op_cases.h"
 

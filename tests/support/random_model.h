@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/parameter.h"
 #include "autograd/tape.h"
 
 namespace sotto {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/loss/class_numbers.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <optional>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/loss/class_numbers.h"
 #include "autograd/ops/padded_columns.h"

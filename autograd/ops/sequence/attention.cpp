@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/reductions.h"
@@ -10,6 +12,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "core/random/philox.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/dropout_counter.h"
 #include "kernels/host_device/gemm_blocking.h"

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/conv_pool.h"
 #include "autograd/ops/shape_ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/lstm_layer.h"

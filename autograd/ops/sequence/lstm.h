@@ -1,6 +1,7 @@
 // The LSTM layer as one primitive; users call recurrent().
 #pragma once
 
+#include "autograd/op.h"
 #include "autograd/ops/sequence/recurrent_cells.h"
 
 namespace sotto {

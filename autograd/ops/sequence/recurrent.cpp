@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <memory>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops/conv_pool.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/indexing.h"
 #include "autograd/ops/sequence/lstm.h"
 #include "autograd/ops/sequence/recurrent_cells.h"
 #include "autograd/ops/shape_ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "autograd/segment.h"

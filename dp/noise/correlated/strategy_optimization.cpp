@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "autograd/adjoint.h"
 #include "core/error.h"
 #include "dp/numerics/bfgs.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <istream>
+#include <iosfwd>
 #include <memory>
 #include <string>
 

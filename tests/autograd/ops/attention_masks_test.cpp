@@ -1,7 +1,9 @@
 // Attention masks by their types, in every place that takes them.
 // File tags: [gpu][engine]
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/devices.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"

@@ -5,8 +5,10 @@
 
 #include "autograd/check/op_run.h"
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "core/devices.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"

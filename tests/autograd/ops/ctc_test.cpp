@@ -1,6 +1,8 @@
 // Connectionist temporal classification (CTC) against the sum over all paths.
 #include "autograd/ops/loss/ctc.h"
 #include "autograd/ops/reductions.h"
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/throws.h"

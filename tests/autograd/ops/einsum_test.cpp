@@ -4,6 +4,7 @@
 
 #include "autograd/check/op_run.h"
 #include "autograd/ops/einsum.h"
+#include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"

@@ -1,6 +1,8 @@
 // Functions composed of other operations, each checked by the laws of gradients and samples.
 // File tags: [simd]
+#include "autograd/op.h"
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "nn/functional.h"
 #include "nn/layers/attention_layers.h"
 #include "tests/support/kernel_cases.h"

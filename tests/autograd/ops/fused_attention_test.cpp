@@ -6,7 +6,9 @@
 
 #include "autograd/ops.h"
 #include "autograd/precision.h"
+#include "autograd/sink.h"
 #include "core/devices.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/layers.h"

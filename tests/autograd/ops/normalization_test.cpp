@@ -1,6 +1,7 @@
 // Normalisation with scale and shift: what a GPU is asked for, types, refusals.
 // File tags: [gpu]
 #include "autograd/check/op_run.h"
+#include "autograd/sink.h"
 #include "nn/functional.h"
 #include "tests/support/captured_setup.h"
 #include "tests/support/fake_gpu_counts.h"

@@ -3,7 +3,9 @@
 #include <map>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "core/threads/parallel.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -2,6 +2,9 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 #include "tests/support/catch.h"
 #include "tests/support/per_sample_cases.h"
 

@@ -1,6 +1,7 @@
 // Norms and rounded sums of per-sample gradients on GPUs: launches, and the check of a kernel at
 // its first use.
 // File tags: [gpu]
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/several_norms.h"
 #include "tests/support/captured_setup.h"
 #include "tests/support/fake_gpu_counts.h"

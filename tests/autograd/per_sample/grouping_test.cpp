@@ -2,6 +2,8 @@
 // File tags: [sanitized]
 #include "autograd/per_sample/grouping.h"
 
+#include "autograd/per_sample/per_sample_grad.h"
+#include "core/random/philox.h"
 #include "tests/support/per_sample_uses.h"
 #include "tests/support/throws.h"
 

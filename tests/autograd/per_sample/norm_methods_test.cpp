@@ -2,8 +2,10 @@
 #include <array>
 #include <set>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/allocator/allocator.h"
 #include "core/devices.h"
+#include "core/random/philox.h"
 #include "kernels/profile.h"
 #include "tests/support/per_sample_cases.h"
 

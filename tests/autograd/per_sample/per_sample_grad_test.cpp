@@ -1,6 +1,8 @@
 // The arithmetic of per-sample gradients against materialized gradients and loops.
 // File tags: [engine][sanitized]
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "kernels/tf32.h"
 #include "tests/support/per_sample_uses.h"
 #include "tests/support/throws.h"

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "core/threads/parallel.h"
 #include "dp/clipping/clipper.h"

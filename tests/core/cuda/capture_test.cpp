@@ -8,10 +8,12 @@
 #include <thread>
 
 #include "autograd/check/op_run.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocation_pool.h"
 #include "core/allocator/allocator.h"
 #include "core/cuda/cuda_library.h"
 #include "core/random/chacha20.h"
+#include "core/random/philox.h"
 #include "core/random/rounded_gaussian.h"
 #include "core/random/secret_random.h"
 #include "kernels/functors/functors.h"

@@ -2,13 +2,13 @@
 // a correct sampler over seeds.
 // File tags: [optimised][simd]
 #include "core/random/rounded_gaussian.h"
-#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
 
+#include "core/random/secret_random.h"
 #include "core/threads/parallel.h"
 #include "tests/support/catch.h"
 

@@ -1,11 +1,13 @@
 // Canaries: their effect on losses, gradients and batches.
 #include "dp/audit/canaries.h"
-#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "autograd/sink.h"
+#include "core/random/philox.h"
+#include "core/random/secret_random.h"
 #include "tests/support/catch.h"
 #include "tests/support/dp_models.h"
 #include "tests/support/throws.h"

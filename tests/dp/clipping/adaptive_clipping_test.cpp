@@ -1,11 +1,12 @@
 // Bounds that follow a quantile, and private statistics: their releases, their noise, and their
 // ledger entries. A correct mechanism fails a statistical check with probability under 1e-6.
 #include "dp/clipping/adaptive_clipping.h"
-#include "core/random/secret_random.h"
+#include "autograd/per_sample/grouping.h"
 
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "core/random/secret_random.h"
 #include "dp/accounting/calibration.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/bounded_statistics.h"

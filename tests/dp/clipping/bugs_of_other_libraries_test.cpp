@@ -2,6 +2,7 @@
 // sample. Each test shows the right result here. Cancelling norms are in norm_methods_test.cpp,
 // operations that mix samples in sample_mixing_test.cpp.
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"

@@ -2,9 +2,13 @@
 // every GPU present.
 // File tags: [gpu]
 #include "dp/clipping/captured_gpu_clip.h"
-#include "core/random/secret_random.h"
+#include "autograd/per_sample/grouping.h"
 
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
+#include "core/random/secret_random.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -28,8 +32,8 @@ TEST_CASE("a replayed clipping equals the immediate one, while bounds and scales
           const std::vector<Tensor> batch = tensors(random_batch(rows, random));
           const bool same = replayed.part(batch) == plain.part(batch, false);
           CHECK(same);
-          CHECK(replayed.clipper.capture_failure_reason() == "");
-          CHECK(plain.clipper.capture_failure_reason() == "no captured loss");
+          CHECK(replayed.clipper.state().capture_failure_reason() == "");
+          CHECK(plain.clipper.state().capture_failure_reason() == "no captured loss");
           const std::vector<double> bounds(replayed.clipper.groups().size(), 0.4 / (step + 1));
           for (Clipper* clipper : {&replayed.clipper, &plain.clipper}) {
             clipper->discard();
@@ -56,7 +60,7 @@ TEST_CASE("padding rows add nothing to a replayed clipping, whatever they hold")
       const std::vector<double> got = spoilt.part(first_rows(batch, count));
       const std::vector<double> expected = clean.part(first_rows(batch, count));
       CHECK(got == expected);
-      CHECK(spoilt.clipper.capture_failure_reason() == "");
+      CHECK(spoilt.clipper.state().capture_failure_reason() == "");
       CHECK(distance(got, plain.part(first_rows(batch, count), false)) < 1e-5);
     }
   });
@@ -105,7 +109,7 @@ TEST_CASE("an unreliable replay is clipped once more on the host") {
         clipper->add(tape, clipper == &replayed ? captured(tape, batch) : plain(tape, batch));
       }
       CHECK(captured.reason() == "");
-      CHECK(replayed.capture_failure_reason() == "");
+      CHECK(replayed.state().capture_failure_reason() == "");
       CHECK(replayed.statistics().norms == at_once.statistics().norms);
       CHECK(flat(replayed.clipped_sums()) == flat(at_once.clipped_sums()));
       const double total = double{x[0]} + double{x[1]} + double{x[2]};
@@ -130,7 +134,7 @@ TEST_CASE("a clipper that captured losses take turns with clips each's gradients
       Tape tape(private_tape);
       steps.clipper.discard();
       steps.clipper.add(tape, doubled(tape, batch));
-      CHECK(steps.clipper.capture_failure_reason() == "");
+      CHECK(steps.clipper.state().capture_failure_reason() == "");
       const std::vector<double> twice = steps.clipper.statistics().norms[0];
       const bool same = steps.part(batch) == plain.part(batch, false);
       CHECK(same);
@@ -151,7 +155,7 @@ TEST_CASE("a clipping that cannot be replayed says why, and is done on the host"
       const Var loss = steps.s.captured(tape, batch);
       const Var more = steps.s.plain(tape, on_device(device, batch));
       steps.clipper.add(tape, twice ? loss + more : loss, grouping);
-      return steps.clipper.capture_failure_reason();
+      return steps.clipper.state().capture_failure_reason();
     };
     CHECK(reason(nullptr, true) == "no captured loss");
     const Grouping pairs{.unit_of_row = {0, 0, 1, 1, 2, 2}, .units = 3};
@@ -162,7 +166,7 @@ TEST_CASE("a clipping that cannot be replayed says why, and is done on the host"
     CHECK(reason(&four, false) == "units of 4 rows in a captured batch of 6");
     CHECK(reason(nullptr, false) == "");
     steps.clipper.discard();
-    steps.clipper.set_passes(ClipPasses::two, 0);
+    steps.clipper.state().set_passes(ClipPasses::two, 0);
     CHECK(reason(nullptr, false) == "two passes");
   });
 }
@@ -184,7 +188,8 @@ TEST_CASE("a replay that lost a launch is detected before it counts") {
       lose_launch(-1);
       const bool same = flat(replayed.clipper.clipped_sums()) == flat(plain.clipper.clipped_sums());
       CHECK(same);
-      found += replayed.clipper.capture_failure_reason().find("other values") != std::string::npos;
+      found += replayed.clipper.state().capture_failure_reason().find("other values") !=
+               std::string::npos;
     }
     CHECK(found > 6);
   });
@@ -214,7 +219,7 @@ TEST_CASE("gradients beside those that are captured are clipped with them") {
       };
       const std::vector<double> expected = part(false);
       CHECK(distance(part(true), expected) < 1e-5);
-      CHECK(clipper.capture_failure_reason() ==
+      CHECK(clipper.state().capture_failure_reason() ==
             "gradients that are not captured beside those that are");
     }
   });
@@ -227,7 +232,7 @@ TEST_CASE("another setting of clipping frees the captured one's memory") {
     steps.part(tensors(random_batch(rows, random)));
     steps.clipper.discard();
     const std::size_t before = allocator(device).statistics().current;
-    steps.clipper.set_passes(ClipPasses::two, 0);
+    steps.clipper.state().set_passes(ClipPasses::two, 0);
     CHECK(allocator(device).statistics().current < before);
   });
 }
@@ -281,7 +286,7 @@ class BenchSteps {
   void privately(bool capture) {
     Tape tape(private_tape);
     clipper_.add(tape, capture ? captured_(tape, batch_) : plain_(tape, batch_));
-    CHECK(clipper_.capture_failure_reason() == (capture ? "" : "no captured loss"));
+    CHECK(clipper_.state().capture_failure_reason() == (capture ? "" : "no captured loss"));
     mechanism_.update(clipper_.finish(sampler_.draw()), ledger_, *optimizer_);
   }
 

@@ -1,6 +1,9 @@
 // Captured clipping of privacy units of several rows equals the immediate one. On every GPU
 // present.
 // File tags: [gpu]
+#include "autograd/per_sample/grouping.h"
+#include "core/random/philox.h"
+#include "dp/clipping/clipper_state.h"
 #include "tests/support/captured_steps.h"
 #include "tests/support/fake_gpu_counts.h"
 
@@ -35,7 +38,7 @@ TEST_CASE("units of several rows are clipped by a replay as they are at once") {
             CHECK(replayed.clipper.statistics().not_finite == 1);
             const std::vector<Tensor> batch = first_rows(random_batch(rows, random), units * each);
             const std::vector<double> got = replayed.part(batch, true, &grouping);
-            CHECK(replayed.clipper.capture_failure_reason() == "");
+            CHECK(replayed.clipper.state().capture_failure_reason() == "");
             CHECK(replayed.clipper.statistics().norms[0].size() == static_cast<std::size_t>(units));
             const std::vector<double> expected = plain.part(batch, false, &grouping);
             const bool full = units * each == rows;
@@ -61,7 +64,7 @@ TEST_CASE("units of other numbers of rows take turns without being captured anew
       const std::int64_t before = pretended_counts()->launches;
       const std::vector<double> got = steps.part(batch, true, grouping);
       launches.push_back(pretended_counts()->launches - before);
-      CHECK(steps.clipper.capture_failure_reason() == "");
+      CHECK(steps.clipper.state().capture_failure_reason() == "");
       const bool same = got == plain.part(batch, false, grouping);
       CHECK(same);
     }

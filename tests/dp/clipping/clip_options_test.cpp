@@ -2,7 +2,9 @@
 // File tags: [gpu]
 #include "dp/clipping/clip_options.h"
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"

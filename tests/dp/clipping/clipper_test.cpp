@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
@@ -273,7 +275,7 @@ TEST_CASE("a sample whose clip weight makes its factor overflow is left out, and
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
   Clipper clipper({{{&w}, 1e6}},
                   {.rule = {.kind = ClipRule::Kind::auto_s}, .sum_size = {.block = 2}});
-  clipper.begin(SumBlocks(std::vector<std::int64_t>{0, 1}, {}, {.units = 2}));
+  clipper.state().begin(SumBlocks(std::vector<std::int64_t>{0, 1}, {}, {.units = 2}));
   const std::vector<float> x{1e-36f, 1e-36f, 3, 4}, grads{1e35f, 1};
   Tape tape({.private_data = true});
   const Var y = linear(tape.input(Tensor::from(x, {2, 2})), tape.use(w));

@@ -3,7 +3,10 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/grouping.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
+#include "dp/clipping/clipper_state.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/layers/embedding_bag.h"
 #include "tests/support/catch.h"
@@ -94,7 +97,7 @@ TEST_CASE("with a maximum physical batch nothing at all changes for others") {
     Parameter w(zeros({width, width}));
     Clipper clipper(flat_group({&w}, 1),
                     {.per_sample_grad_budget = others * width * width * sizeof(float)});
-    clipper.set_max_physical_batch(largest);
+    clipper.state().set_max_physical_batch(largest);
     return linear_sum(like, 64, with, clipper, w).factor;
   };
   CHECK(sum_of(true, others + 1) == sum_of(false, others + 1));

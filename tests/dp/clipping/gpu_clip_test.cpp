@@ -5,7 +5,9 @@
 
 #include <optional>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/allocator/allocator.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/captured_setup.h"

@@ -6,7 +6,11 @@
 #include <limits>
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/forms.h"
+#include "autograd/per_sample/grouping.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
+#include "dp/clipping/clipper_state.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 
@@ -103,7 +107,8 @@ double share(const Form& form, const Setting& s, const Factors& f) {
                    .norm_method = s.norm_method,
                    .sum_size = {.block = s.block}},
                   s.passes);
-  if (s.block > 1) clipper.begin(SumBlocks(std::vector<std::int64_t>{0}, {}, {.units = s.block}));
+  if (s.block > 1)
+    clipper.state().begin(SumBlocks(std::vector<std::int64_t>{0}, {}, {.units = s.block}));
   Tape tape({.private_data = true, .precision = s.precision});
   const Grouping grouping{
       .unit_of_row = std::vector<std::int64_t>(static_cast<std::size_t>(s.rows)), .units = 1};

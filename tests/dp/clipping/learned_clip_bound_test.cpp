@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/clipping/clipper.h"
 #include "dp/clipping/sample_values.h"

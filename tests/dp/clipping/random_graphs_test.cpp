@@ -8,6 +8,8 @@
 #include <map>
 
 #include "autograd/check/op_run.h"
+#include "autograd/op.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

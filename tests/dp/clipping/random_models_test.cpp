@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "autograd/check/op_run.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

@@ -3,7 +3,10 @@
 #include <limits>
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/grouping.h"
 #include "autograd/segment.h"
+#include "autograd/sink.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
 #include "dp/clipping/sample_values.h"
 #include "kernels/tensor_ops/tensor_ops.h"

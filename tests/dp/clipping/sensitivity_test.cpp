@@ -2,6 +2,8 @@
 // unit more or less moves the clipped sum by at most the sensitivity.
 #include <cmath>
 
+#include "autograd/per_sample/grouping.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clip_groups.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"

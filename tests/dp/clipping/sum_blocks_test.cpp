@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/random/philox.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/clipping/sum_blocks.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -173,7 +175,7 @@ class Network {
                      .sum_size = {std::int64_t{1} << 20, SumBlocks::Limits{}.units}});
     const SumBlocks blocks(units, {}, {.units = block});
     const std::vector<std::int64_t> ends = blocks.ends();
-    if (block > 1) clipper.begin(blocks);
+    if (block > 1) clipper.state().begin(blocks);
     std::int64_t first = 0;
     for (std::size_t k = 0; k < ends.size(); ++k) {
       const bool full = k + 1 == ends.size() || ends[k + 1] - first > part;
@@ -335,12 +337,12 @@ TEST_CASE("a physical batch that cuts a block, or has other units than announced
     clipper.add(tape, sum_per_sample(linear(tape.input(x.slice(0, first, end)), tape.use(w))));
   };
   Clipper clipper(flat_group({&w}, 1), {.sum_size = {.block = SumBlocks::Limits{}.units}});
-  clipper.begin(SumBlocks(numbers(40), {}, {.units = 16}));
+  clipper.state().begin(SumBlocks(numbers(40), {}, {.units = 16}));
   add(clipper, 0, 16);
   CHECK_THROWS_AS(add(clipper, 16, 20), std::invalid_argument);
   clipper.discard();
-  clipper.begin(SumBlocks(numbers(40, 2), {}, {}));
-  CHECK_THROWS_AS(clipper.begin(SumBlocks(numbers(40), {}, {})), std::invalid_argument);
+  clipper.state().begin(SumBlocks(numbers(40, 2), {}, {}));
+  CHECK_THROWS_AS(clipper.state().begin(SumBlocks(numbers(40), {}, {})), std::invalid_argument);
   add(clipper, 0, 40);
   FullBatchSampler sampler(40);
   CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/engine/validation.h"

@@ -4,6 +4,9 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/per_sample/grouping.h"
+#include "core/random/philox.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/engine/engine.h"
 #include "dp/engine/training_checkpoint.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -62,7 +65,7 @@ Clipped clip(Device device, const How& how) {
     Tape tape({.private_data = true, .precision = how.precision});
     clipper.add(tape, how.captured ? s.captured(tape, batch) : s.plain(tape, batch), how.units);
     y = {flat_values(clipper.clipped_sums()), clipper.statistics(),
-         clipper.capture_failure_reason()};
+         clipper.state().capture_failure_reason()};
   }
   return y;
 }

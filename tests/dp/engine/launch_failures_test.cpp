@@ -5,6 +5,7 @@
 
 #include "core/allocator/allocator.h"
 #include "core/error.h"
+#include "core/random/philox.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/sink.h"
 #include "core/io/safetensors.h"
+#include "core/random/philox.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"

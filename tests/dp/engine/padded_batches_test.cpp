@@ -3,6 +3,8 @@
 // File tags: [gpu]
 #include <cstring>
 
+#include "core/random/philox.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
@@ -69,7 +71,7 @@ Step step_on(Device device, const Batch& data, const How& how) {
   });
   CHECK(report.statistics->units == how.units);
   step.norms = report.statistics->norms[0];
-  step.capture_failure_reason = engine.clipper().capture_failure_reason();
+  step.capture_failure_reason = engine.clipper().state().capture_failure_reason();
   return step;
 }
 

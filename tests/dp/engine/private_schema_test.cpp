@@ -1,9 +1,9 @@
 #include "dp/engine/private_schema.h"
-#include "core/random/secret_random.h"
 
 #include <array>
 #include <cmath>
 
+#include "core/random/secret_random.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/gaussian_mechanism.h"

@@ -1,11 +1,11 @@
 // Private selection among settings: what it charges and when, which run wins, and what is refused.
 #include "dp/engine/private_selection.h"
-#include "core/random/secret_random.h"
 
 #include <cmath>
 #include <optional>
 #include <vector>
 
+#include "core/random/secret_random.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"

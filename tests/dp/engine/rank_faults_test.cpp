@@ -227,8 +227,8 @@ std::vector<std::string> clip_errors(
                        const auto [first, end] = blocks(ranks->rank());
                        const SumBlocks own(draw.units().subspan(first, end - first), {},
                                            {.units = 1});
-                       clipper.share(shards);
-                       clipper.begin(own);
+                       clipper.state().share(shards);
+                       clipper.state().begin(own);
                        clipper.add_zeros(std::ssize(own.units()));
                        clipper.finish(std::move(draw));
                      })

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/adjoint.h"
+#include "autograd/op.h"
 #include "autograd/ops.h"
 #include "dp/engine/engine.h"
 #include "memory/accumulation.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/allocator/allocator.h"
 #include "dp/engine/engine.h"
 #include "dp/noise/correlated/strategy_optimization.h"

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "autograd/ops.h"
+#include "core/random/philox.h"
 #include "dp/engine/unit_batches.h"
 #include "dp/sampling/make_sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"

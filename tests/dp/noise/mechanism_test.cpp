@@ -1,19 +1,19 @@
 // Noise has the stated distribution, on every element and independently; the ledger records what
 // ran. Statistics use fixed seeds; a correct mechanism fails each check with probability under
 // 1e-6.
-#include "core/random/secret_random.h"
 #include "dp/noise/gaussian_mechanism.h"
-#include "dp/noise/noise_grid.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "autograd/ops.h"
+#include "core/random/secret_random.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/bounded_statistics.h"
+#include "dp/noise/noise_grid.h"
 #include "dp/noise/noisy_update_pass.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "dp/sampling/sampler.h"

@@ -1,5 +1,4 @@
 #include "dp/noise/noise_prefetch.h"
-#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/random/rounded_gaussian.h"
+#include "core/random/secret_random.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noise_grid.h"

@@ -1,11 +1,11 @@
 // Noise, division and the optimizer's update in one pass.
-#include "dp/noise/noise_grid.h"
 #include "dp/noise/noisy_update_pass.h"
 
 #include <memory>
 
 #include "core/random/philox.h"
 #include "core/ranks/thread_ranks.h"
+#include "dp/noise/noise_grid.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 

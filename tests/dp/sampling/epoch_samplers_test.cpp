@@ -1,11 +1,11 @@
 // Epochs of secret batches: statistics with fixed seeds. Each check below fails for a correct
 // sampler with probability under 1e-6.
 #include "dp/sampling/epoch_samplers.h"
-#include "core/random/secret_random.h"
 
 #include <algorithm>
 #include <map>
 
+#include "core/random/secret_random.h"
 #include "dp/ledger/ledger.h"
 #include "tests/support/catch.h"
 #include "tests/support/ledger_files.h"

@@ -1,10 +1,10 @@
 // Fixed-size batches, sampled and planned: statistics with fixed seeds. Each check below fails for
 // a correct sampler with probability under 1e-6.
 #include "dp/sampling/fixed_size_samplers.h"
-#include "core/random/secret_random.h"
 
 #include <cmath>
 
+#include "core/random/secret_random.h"
 #include "tests/support/catch.h"
 #include "tests/support/statistics.h"
 #include "tests/support/throws.h"

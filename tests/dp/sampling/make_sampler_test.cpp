@@ -1,9 +1,9 @@
 // Options make the sampler they name, or are refused.
 #include "dp/sampling/make_sampler.h"
-#include "core/random/secret_random.h"
 
 #include <cmath>
 
+#include "core/random/secret_random.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 

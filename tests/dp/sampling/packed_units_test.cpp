@@ -1,9 +1,9 @@
 #include "dp/sampling/packed_units.h"
-#include "core/random/secret_random.h"
 
 #include <cmath>
 #include <numeric>
 
+#include "core/random/secret_random.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"

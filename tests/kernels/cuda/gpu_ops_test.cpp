@@ -4,7 +4,10 @@
 #include <deque>
 
 #include "autograd/check/op_run.h"
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/sink.h"
 #include "core/devices.h"
+#include "core/random/philox.h"
 #include "core/random/secret_random.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noisy_update_pass.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/devices.h"
 #include "core/ranks/rank_threads.h"
 #include "core/ranks/thread_ranks.h"

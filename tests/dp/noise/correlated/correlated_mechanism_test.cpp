@@ -1,12 +1,12 @@
 // Noise has the covariance of its strategy and a scale that covers every change by one record.
 // Statistics use fixed seeds; a correct mechanism fails each check with probability under 1e-6.
 #include "dp/noise/correlated/correlated_mechanism.h"
-#include "core/random/secret_random.h"
-#include "dp/noise/noise_grid.h"
 
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "core/random/secret_random.h"
+#include "dp/noise/noise_grid.h"
 #include "tests/support/catch.h"
 #include "tests/support/noise_plans.h"
 #include "tests/support/noise_strategies.h"
