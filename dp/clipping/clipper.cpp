@@ -122,7 +122,6 @@ void ClipperState::begin(SumBlocks blocks) {
 
 void ClipperState::share(std::shared_ptr<const nn::Shards> shards) {
   start_batch();
-  check_between_batches("share()");
   next_ = std::move(shards);
 }
 
@@ -206,6 +205,8 @@ void ClipperState::add_physical_batch(Tape& tape, const Var& loss, const Groupin
 
 ClippedSum ClipperState::finish(SampledBatch draw) {
   start_batch();
+  check((!next_ && !shared_) || blocks_, "Clipper: a part of a batch without begin()");
+  if (next_ && !shared_) begin_sharing(std::exchange(next_, nullptr));
   check_division(draw);
   check(draw.size() <= options_.sum_size.batch,
         "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)",
@@ -222,7 +223,6 @@ ClippedSum ClipperState::finish(SampledBatch draw) {
 
 // Checks that the units that were clipped are those of the draw.
 void ClipperState::check_division(const SampledBatch& draw) {
-  check(!next_ && (!shared_ || blocks_), "Clipper: a part of a batch without begin()");
   if (shared_) {
     check_clipped("begun", std::ssize(blocks_->units()));
     return shared_->parts.check_division(draw.digest());

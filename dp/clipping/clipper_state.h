@@ -30,11 +30,10 @@ class ClipperState {
   // Throws std::invalid_argument in the middle of a batch, and for larger blocks than the options
   // allow.
   void begin(SumBlocks blocks);
-  // Divides the units of the next batch among ranks (null: one rank): each rank calls begin() with
-  // the blocks of its own units, and finish() with the whole draw. On the CPU each sum is sent to
-  // its owner rank as soon as this rank adds nothing more to it; on a GPU finish() sends all.
-  // Collective, as is the begin() that follows. Throws std::invalid_argument in the middle of a
-  // batch.
+  // Divides the units of a batch among ranks (null: one rank): each rank calls begin() with the
+  // blocks of its own units, and finish() with the whole draw. Call it before begin(): then, on the
+  // CPU, each sum is sent to its owner rank as soon as this rank adds nothing more to it. On a GPU,
+  // and after a later call, finish() sends all. Collective, as is the begin() that follows.
   void share(std::shared_ptr<const nn::Shards> shards);
   // As those of Clipper.
   void add(Tape& tape, const Var& loss, const Grouping* grouping);

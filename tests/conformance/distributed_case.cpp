@@ -92,7 +92,6 @@ class Player {
       if (own) end = static_cast<std::size_t>(sampler_.units);
     }
     SampledBatch draw = sampler_.draw();
-    clipper_.state().share(shards_);
     clipper_.state().begin(SumBlocks(draw.units().subspan(first, end - first), {}, {.units = 1}));
     for (const Rows& part : share[static_cast<std::size_t>(ranks_->rank())]) {
       if (!part.empty()) add(part, grouping_of(part, unit_ids_, mean));
@@ -115,6 +114,7 @@ class Player {
   }
 
   void release(SampledBatch draw, RankStep& step) {
+    clipper_.state().share(shards_);  // now that the rank's own sums were read
     const NoisyGradient released =
         mechanism_.update(clipper_.finish(std::move(draw)), ledger_, *optimizer_);
     step.norms = clipper_.statistics().norms;
