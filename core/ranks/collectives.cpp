@@ -159,6 +159,7 @@ void abort_on_error(Ranks& ranks, const std::function<void()>& f,
   try {
     f();
   } catch (const RankFailure&) {
+    if (alone) undo();  // of other ranks than these
     throw;
   } catch (const std::exception& error) {
     const bool everywhere = alone || dynamic_cast<const OnEveryRank*>(&error) != nullptr;

@@ -98,6 +98,7 @@ void Engine::Parts::plan_memory(const Loss& loss) {
     release_.check_step(steps_made_);
     release_.follow_schedules(steps_made_);
   });
+  if (!agreement_.leads()) update_.check_model(steps_made_);
   phases_.stop();  // dry runs belong to no phase
   planning_.choose([&](const auto& batch, auto& dry, auto& times) { run(loss, batch, dry, times); },
                    agreement_.ranks());

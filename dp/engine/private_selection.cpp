@@ -29,17 +29,25 @@ void follow(const Ledger& run, Ledger& ledger) {
   if (run.population()) ledger.set_population(*run.population());
 }
 
+// A plan is local: no collective of the options' ranks.
+EngineOptions of_one_process(EngineOptions options) {
+  options.ranks = nullptr;
+  return options;
+}
+
 }  // namespace
 
-EventCounts planned_releases(std::int64_t population, const EngineOptions& options,
+EventCounts planned_releases(std::int64_t population, const EngineOptions& engine_options,
                              NeighboringRelation relation) {
+  const EngineOptions options = of_one_process(engine_options);
   const auto sampler = make_sampler(population, sampler_options(options));
   const Ledger empty({.unit = options.unit, .relation = relation});
   return NoiseSchedule(options, *sampler, empty).whole_plan();
 }
 
-double first_noise_multiplier(std::int64_t population, const EngineOptions& options,
+double first_noise_multiplier(std::int64_t population, const EngineOptions& engine_options,
                               const Ledger& ledger) {
+  const EngineOptions options = of_one_process(engine_options);
   const auto sampler = make_sampler(population, sampler_options(options));
   return NoiseSchedule(options, *sampler, ledger).initial();
 }

@@ -107,24 +107,29 @@ NoisyGradient Release::update(double noise_multiplier, SampledBatch batch,
 std::vector<double> Release::means(const MeanQuery& query, const UnitBatches& batches) {
   Ranks& ranks = agreement_.ranks();
   check_same_query(ranks, query);
-  check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
-  claim();
-  GaussianMechanism gaussian(query.noise_multiplier, SecretRandom(), options_.noise);
-  StatisticSum sum(query.ranges);
-  const auto drawing = agreement_.sampler_for(
-      std::make_unique<PoissonSampler>(sampler_->population(), query.sampling_rate));
+  std::optional<GaussianMechanism> gaussian;
+  std::optional<StatisticSum> sum;
+  std::unique_ptr<Sampler> drawing;
+  on_all_ranks(ranks, "release_means: query", [&] {
+    check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
+    gaussian.emplace(query.noise_multiplier, options_.noise);
+    sum.emplace(query.ranges);
+    drawing = agreement_.sampler_for(
+        std::make_unique<PoissonSampler>(sampler_->population(), query.sampling_rate));
+    claim();
+  });
   const auto begin = [&] {
     drawing->resume_from(ledger_.next_draw());
-    if (!budget_.allows_after({{gaussian.event(drawing->event()), 1}}))
+    if (!budget_.allows_after({{gaussian->event(drawing->event()), 1}}))
       fail(fmt::format("release_means: epsilon would pass {} from {}",
                        options_.target_epsilon.value_or(0), epsilon_text(budget_.epsilon())));
     return StepOrder();
   };
   SampledBatch draw = agreement_.draw({.place = "Engine::release_means", .decide = begin}, *drawing,
                                       batches.owners());
-  add_values(sum, query, batches, batches.owners().of(rank_of(options_), draw.units()).units);
+  add_values(*sum, query, batches, batches.owners().of(rank_of(options_), draw.units()).units);
   std::vector<double> means =
-      gaussian.release(sum.finish(std::move(draw), options_.ranks), ledger_, budget_.admission());
+      gaussian->release(sum->finish(std::move(draw), options_.ranks), ledger_, budget_.admission());
   on_rank_0(ranks, "Engine::release_means: next draw", [&] {
     // The steps' sampler skips this draw's number and keeps its position in its epoch.
     SamplerState state = sampler_->state();

@@ -58,7 +58,8 @@ void Engine::Parts::load(const TensorFile& file) {
   abort_on_error(ranks, [&] { state.mechanism = agreement_.own(state.mechanism, parameters); });
   on_rank_0(ranks, "Engine::load_state", [&] { restore(state); });
   share_progress();
-  abort_on_error(ranks, [&] { release_.load_mechanism(state.mechanism); });
+  // Rank 0 has loaded its own with the rest.
+  if (!agreement_.leads()) abort_on_error(ranks, [&] { release_.load_mechanism(state.mechanism); });
 }
 
 // Rank 0's part of load().

@@ -190,8 +190,15 @@ PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const
         options.save);
   TrainingRun run(model, optimizer, data, ledger, options, loss);
   Loop(run, on_step).make(saved);
-  return statement_from_json(
-      broadcast(ranks, "train: statement", [&] { return to_json(run.engine()->report()); }));
+  if (ranks.size() == 1) return run.engine()->report();
+  // JSON has no infinity.
+  const auto [text, planned] = broadcast(ranks, "train: statement", [&] {
+    const PrivacyStatement statement = run.engine()->report();
+    return std::pair(to_json(statement), statement.epsilon_planned.value_or(-1));
+  });
+  PrivacyStatement statement = statement_from_json(text);
+  statement.epsilon_planned = planned < 0 ? std::nullopt : std::optional(planned);
+  return statement;
 }
 
 void check_options(const TrainOptions& options) {

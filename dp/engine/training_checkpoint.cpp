@@ -150,7 +150,9 @@ bool load_checkpoint(const std::string& path, const CheckpointedSteps& steps, nn
     });
   };
   const auto restore = [&] {
-    set(old_average, old_learned, nn::broadcast_tensors(ranks, old_optimizer), old_values);
+    abort_on_error(ranks, [&] {
+      set(old_average, old_learned, nn::broadcast_tensors(ranks, old_optimizer), old_values);
+    });
     steps.load_state(before);
   };
   steps.load_state(file.of_engine);
