@@ -13,7 +13,6 @@
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/audit/canaries.h"
 #include "dp/clipping/clipper.h"
-#include "dp/engine/engine.h"
 #include "dp/engine/training_run.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"

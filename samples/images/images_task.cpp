@@ -33,15 +33,13 @@ Dataset first_pictures(const Dataset& data) {
 }
 
 Settings default_settings() {
-  Settings settings;
-  settings.epsilon = 3;
-  settings.clip_bound = 0.1;
-  settings.epochs = 20;
-  settings.batch = 512;
-  settings.learning_rate = 1;
-  settings.train_size = 6'000;
-  settings.test_size = 1'000;
-  return settings;
+  return {.epsilon = 3,
+          .clip_bound = 0.1,
+          .epochs = 20,
+          .batch = 512,
+          .learning_rate = 1,
+          .train_size = 6'000,
+          .test_size = 1'000};
 }
 
 std::vector<samples::Preset> presets() {

@@ -59,15 +59,13 @@ void add_weight_curve(WeighedModel& model, TrainingReport& report) {
 }
 
 Settings default_settings() {
-  Settings settings;
-  settings.epsilon = 8;
-  settings.clip_bound = 1;
-  settings.steps = 600;
-  settings.batch = 1024;
-  settings.learning_rate = 4;
-  settings.momentum = 0;
-  settings.test_size = 10'000;
-  return settings;
+  return {.epsilon = 8,
+          .clip_bound = 1,
+          .steps = 600,
+          .batch = 1024,
+          .learning_rate = 4,
+          .momentum = 0,
+          .test_size = 10'000};
 }
 
 // Makes the weights of the rows anew before each step.

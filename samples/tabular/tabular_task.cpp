@@ -49,15 +49,13 @@ Tensor parse_class_weights(const std::string& text, const std::vector<std::strin
 }
 
 Settings default_settings() {
-  Settings settings;
-  settings.epsilon = 1;
-  settings.clip_bound = 1;
-  settings.epochs = 20;
-  settings.batch = 512;
-  settings.learning_rate = 0.5;
-  settings.train_size = 20'000;
-  settings.test_size = 5'000;
-  return settings;
+  return {.epsilon = 1,
+          .clip_bound = 1,
+          .epochs = 20,
+          .batch = 512,
+          .learning_rate = 0.5,
+          .train_size = 20'000,
+          .test_size = 5'000};
 }
 
 std::vector<samples::Preset> presets() {

@@ -13,7 +13,6 @@
 #include "core/io/atomic_file.h"
 #include "core/io/utf8.h"
 #include "core/ranks/collectives.h"
-#include "core/ranks/one_rank.h"
 #include "dp/engine/training_checkpoint.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/sampler.h"

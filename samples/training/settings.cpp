@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/join.h"
-#include "dp/accounting/calibration.h"
 #include "dp/engine/validation.h"
 #include "samples/cli/program.h"
 

@@ -13,10 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/tape.h"
-#include "dp/engine/standardize.h"
 #include "dp/engine/train.h"
-#include "nn/data/dataset.h"
-#include "nn/data/images/augment.h"
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
 #include "nn/predict.h"

@@ -102,15 +102,6 @@ samples::TaskModel TuneTask::make_model(const samples::Data& data, const Setting
   return model;
 }
 
-Var TuneTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
-  return digits_.losses(tape, model, batch);
-}
-
-double TuneTask::evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
-                          TrainingReport* report) {
-  return digits_.evaluate(model, outputs, data, report);
-}
-
 void TuneTask::fix_settings(double weight_decay) {
   learning_ = learning_of("none");
   learning_.initial_weight_decay = weight_decay;

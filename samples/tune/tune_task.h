@@ -28,9 +28,6 @@ class TuneTask final : public samples::Task {
   samples::Data load(const samples::Settings& settings) override;
   samples::TaskModel make_model(const samples::Data& data,
                                 const samples::Settings& settings) override;
-  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
-  double evaluate(nn::Module& model, const Tensor& outputs, const samples::Data& data,
-                  TrainingReport* report) override;
 
   const Sweep& sweep() const { return sweep_; }
   // The public rows: they guide the learning of settings, and judge the settings of a sweep.

@@ -9,6 +9,7 @@
 #include "samples/report/recorder.h"
 #include "samples/report/results.h"
 #include "samples/report/settings_section.h"
+#include "samples/training/settings.h"
 #include "tests/support/catch.h"
 
 using namespace sotto;
