@@ -122,9 +122,8 @@ void Loop::evaluate() {
 
 bool Loop::goes_on() {
   if (options_.observer == nullptr) return true;
-  const std::vector<bool> all = gather(ranks_, "train: goes on", observer_.goes_on());
-  return broadcast(ranks_, "train: goes on",
-                   [&] { return std::find(all.begin(), all.end(), false) == all.end(); });
+  const auto all = all_gather(ranks_, "train: goes on", std::uint8_t{observer_.goes_on()});
+  return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
 bool Loop::stepped(const StepReport& report) {
