@@ -23,10 +23,7 @@ class SampleAxis {
   // True if the value has one slice per sample.
   constexpr bool batched() const { return axis_ >= 0; }
   // The axis. Throws std::invalid_argument unless batched.
-  int axis() const {
-    check(batched(), "sample axis: a {} value has none", is_shared() ? "shared" : "mixed");
-    return axis_;
-  }
+  int axis() const;
   constexpr bool operator==(const SampleAxis&) const = default;
 
  private:

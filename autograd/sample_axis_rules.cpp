@@ -5,6 +5,11 @@
 
 namespace sotto {
 
+int SampleAxis::axis() const {
+  check(batched(), "sample axis: a {} value has none", is_shared() ? "shared" : "mixed");
+  return axis_;
+}
+
 SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const Shape& y) {
   int axis = -1;
   for (const Var& x : inputs) {

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "core/io/safetensors.h"
 #include "core/ranks/rank_failure.h"
+#include "dp/clipping/clipper.h"
 #include "dp/clipping/clipper_state.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/gaussian_mechanism.h"
