@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/ranks/collectives.h"
 #include "core/ranks/communication.h"
 #include "core/ranks/one_rank.h"
 #include "core/ranks/rank_failure.h"
@@ -281,4 +282,12 @@ TEST_CASE("a wrong number of blocks is an error of the caller") {
   CHECK_THROWS_AS(rank.all_gather("test", {}, {room}), std::invalid_argument);
   CHECK_THROWS_AS(rank.scatter("test", {}), std::invalid_argument);
   CHECK_THROWS_AS(make_thread_ranks(0), std::invalid_argument);
+}
+
+TEST_CASE("one rank undoes what fails, also if ranks of its loss failed") {
+  OneRank ranks;
+  bool undone = false;
+  const auto fails = [] { throw RankFailure(0, "no route", {{"host", "sends"}}); };
+  CHECK_THROWS_AS(abort_on_error(ranks, fails, [&] { undone = true; }), RankFailure);
+  CHECK(undone);
 }

@@ -137,6 +137,11 @@ TEST_CASE("means that ranks query differently, or beyond the budget, are refused
         expect(throws(release, "noise multiplier 5"), "a refusal of other queries");
         query.noise_multiplier = 0.3;
         expect(throws(release, "release_means: epsilon would pass 2"), "a refusal of the budget");
+        query.noise_multiplier = 0;
+        expect(throws(release, "release_means: noise multiplier 0"), "a refusal of equal queries");
+        query.noise_multiplier = 5;
+        query.ranges = {{1, 0}};
+        expect(throws(release, "range"), "a refusal of a range");
         expect(asked == 0, "no value");
         engine.step(loss_of(training.data, training.model));
         expect(engine.steps_made() == 1, "a step");
