@@ -140,7 +140,11 @@ class Level final : public LowerProblem {
   double mean_loss_ = 0;                   // that of the last step
 };
 
-// The level of a problem that a response gets.
-inline Level& level_of(LowerProblem& lower) { return static_cast<Level&>(lower); }
+// The level of a problem that a response gets. Throws std::invalid_argument for another class.
+inline Level& level_of(LowerProblem& lower) {
+  auto* const level = dynamic_cast<Level*>(&lower);
+  check(level != nullptr, "a response of the library to a problem that is not Levels' own");
+  return *level;
+}
 
 }  // namespace sotto::multilevel

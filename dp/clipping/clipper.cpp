@@ -122,6 +122,7 @@ void ClipperState::begin(SumBlocks blocks) {
 
 void ClipperState::share(std::shared_ptr<const nn::Shards> shards) {
   start_batch();
+  check(!blocks_ || !shared_, "Clipper: share() of a batch that ranks share already");
   next_ = std::move(shards);
 }
 
@@ -206,7 +207,10 @@ void ClipperState::add_physical_batch(Tape& tape, const Var& loss, const Groupin
 ClippedSum ClipperState::finish(SampledBatch draw) {
   start_batch();
   check((!next_ && !shared_) || blocks_, "Clipper: a part of a batch without begin()");
-  if (next_ && !shared_) begin_sharing(std::exchange(next_, nullptr));
+  if (next_ && !shared_) {
+    check_clipped("begun", std::ssize(blocks_->units()));
+    begin_sharing(std::exchange(next_, nullptr));
+  }
   check_division(draw);
   check(draw.size() <= options_.sum_size.batch,
         "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)",

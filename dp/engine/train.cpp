@@ -160,7 +160,7 @@ void Loop::make(bool saved) {
   if (run_.engine() != nullptr)
     for (const std::string& change : run_.engine()->changes()) tell("resumed, but " + change);
   observer_.begins(run_, verified);
-  save();  // a failure to save shows before the first release
+  if (!saved) save();  // a failure to save shows before the first release
   if (run_.standardize()) save();
   const std::int64_t first = run_.steps_made();
   try {
@@ -188,7 +188,8 @@ PrivacyStatement train_locked(nn::Module& model, nn::Optimizer& optimizer, const
   check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
         options.save);
   TrainingRun run(model, optimizer, data, ledger, options, loss);
-  Loop(run, on_step).make(saved);
+  // What throws on one rank alone, such as an observer, ends the run of all.
+  abort_on_error(ranks, [&] { Loop(run, on_step).make(saved); });
   if (ranks.size() == 1) return run.engine()->report();
   // JSON has no infinity.
   const auto [text, planned] = broadcast(ranks, "train: statement", [&] {

@@ -17,7 +17,7 @@ namespace sotto {
 // With K views of each sample, row K s + k is view k of sample s; otherwise rows are samples.
 class TrainingLoss {
  public:
-  // The arguments but the device must outlive it.
+  // Model and data must outlive it.
   TrainingLoss(nn::Module& model, const Dataset& data, Device device, const TrainOptions& options,
                const TrainLoss& loss);
 
@@ -45,8 +45,8 @@ class TrainingLoss {
 
   nn::Module& model_;
   const Dataset& data_;
-  const TrainOptions& options_;
-  const TrainLoss& loss_;
+  const TrainOptions options_;
+  const TrainLoss loss_;
   BatchLoader loader_;
   std::optional<memory::CapturedLoss> captured_;
   std::int64_t step_ = 0;

@@ -28,7 +28,7 @@ struct TrainingRun::Parts {
   nn::Module& model;
   nn::Optimizer& optimizer;
   const Dataset& data;
-  const TrainOptions& options;
+  const TrainOptions options;
   TrainingLoss loss;
   std::unique_ptr<Engine> engine;           // null: ordinary training
   std::unique_ptr<OrdinarySteps> ordinary;  // null: private training
@@ -97,6 +97,7 @@ bool TrainingRun::standardize() {
 }
 
 void TrainingRun::evaluate() {
+  if (!parts_->options.evaluate) return;
   memory::PhaseProfiler& clock = parts_->ordinary ? parts_->ordinary->phases() : parts_->evaluation;
   clock.enter("evaluation");
   {

@@ -17,7 +17,7 @@ namespace sotto {
 // Collective on several ranks.
 class TrainingRun {
  public:
-  // The arguments must outlive it. Throws where Engine's constructor does.
+  // Model, optimizer and data must outlive it. Throws where Engine's constructor does.
   TrainingRun(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
               const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss);
   // Without privacy.

@@ -151,7 +151,7 @@ int Session::run() {
     if (run_ != nullptr || !options_.resumed) throw;
     throw SystemFailure(std::string("the checkpoint does not fit: ") + error.what());
   }
-  return signal_ != 0 ? 128 + signal_ : 0;
+  return stopped() ? 128 + signal_ : 0;
 }
 
 Progress::Plan Session::plan() const {

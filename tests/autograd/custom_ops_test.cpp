@@ -2,6 +2,7 @@
 // library would write them, satisfy the laws of the library's own operations.
 #include "autograd/adjoint.h"
 #include "autograd/op.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/sample_axis_rules.h"
 #include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
