@@ -1,0 +1,40 @@
+// The precision of each kind of operation on a tape of 16 bits.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "autograd/check/op_run.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/catch.h"
+#include "tests/support/op_cases.h"
+
+using namespace sotto;
+using namespace sotto::testing;
+
+TEST_CASE("products compute in 16 bits; sums, losses and steep functions in f32") {
+  const std::set<std::string_view> lower = {
+      "linear", "matmul", "conv", "conv_transpose", "embedding", "attention", "rnn", "gru", "lstm"};
+  const std::set<std::string_view> f32 = {
+      "sum",   "norm",       "softmax",   "log_softmax", "cross_entropy", "ctc_loss", "exp",
+      "expm1", "log",        "log1p",     "sqrt",        "rsqrt",         "square",   "pow",
+      "power", "reciprocal", "div",       "erf",         "sin",           "cos",      "tan",
+      "asin",  "acos",       "atan",      "sinh",        "cosh",          "asinh",    "acosh",
+      "atanh", "softplus",   "logsigmoid"};
+  std::set<std::string_view> met;
+  for (const OpCase& one : op_cases()) {
+    if (!lower.contains(one.op) && !f32.contains(one.op)) continue;
+    PublicRandom random(80);
+    Instance instance = with_loss(one.make(random), random);
+    // What all samples share stays in f32.
+    if (std::ranges::all_of(instance.inputs, [](const auto& x) { return x.samples.is_shared(); }))
+      continue;
+    for (OpInput& x : instance.inputs)
+      if (is_float(x.value.dtype())) x.value = to_dtype(x.value, Dtype::bf16);
+    INFO(one.op << ", " << one.what);
+    const OpRun run = run_case(instance, Dtype::bf16, 0, Dtype::bf16);
+    CHECK(run.output.dtype() == (lower.contains(one.op) ? Dtype::bf16 : Dtype::f32));
+    met.insert(one.op);
+  }
+  CHECK(met.size() == lower.size() + f32.size());
+}
