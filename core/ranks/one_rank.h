@@ -19,7 +19,6 @@ class OneRank final : public Ranks {
                    std::vector<Room> receive) override;
   Pending all_gather(std::string_view place, Bytes send, std::vector<Room> receive) override;
   std::vector<std::byte> broadcast(std::string_view place, Bytes bytes) override;
-  // The only block.
   std::vector<std::byte> scatter(std::string_view place, const std::vector<Bytes>& send) override;
   std::vector<std::vector<std::byte>> gather(std::string_view place, Bytes bytes) override;
   void fail(std::string_view message) noexcept override;

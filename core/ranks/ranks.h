@@ -35,7 +35,6 @@ class Pending {
   explicit Pending(std::unique_ptr<Work> work = nullptr);
   // The other one has nothing left to wait for.
   Pending(Pending&&) noexcept;
-  // Waits for its own work first.
   Pending& operator=(Pending&&) noexcept;
   ~Pending();
   // Returns when the operation has ended. Throws RankFailure if a rank failed.
@@ -60,7 +59,6 @@ class Ranks {
   virtual ~Ranks() = default;
   // This rank's number, from 0.
   virtual int rank() const = 0;
-  // The number of ranks.
   virtual int size() const = 0;
   // The number of ranks on this host, this one included.
   virtual int ranks_on_host() const = 0;

@@ -32,7 +32,6 @@ struct Dataset {
   // are arbitrary. Empty: each sample is a unit of its own.
   std::vector<std::int64_t> units = {};
 
-  // The number of samples, n.
   std::int64_t size() const;
   // The field of this name. Throws std::invalid_argument, listing the names, for an unknown one.
   const Tensor& field(const std::string& name) const;

@@ -25,9 +25,7 @@ class Lora : public Module {
   // merge() adds the product to the frozen weight and calls then use the base layer alone;
   // unmerge() subtracts it. Each throws std::invalid_argument when called twice in a row.
   void merge();
-  // Subtracts the product again.
   void unmerge();
-  // True between merge() and unmerge().
   bool merged() const { return merged_; }
 
   Layer base;                                 // frozen
