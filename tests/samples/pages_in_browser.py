@@ -6,6 +6,7 @@ usage: pages_in_browser.py MNIST TABULAR TEXT AUDIT MEMORY_PROFILE MEMORY_TOUR P
 """
 import html
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -147,7 +148,7 @@ class Browser(unittest.TestCase):
         self.assertTrue(console)
 
     def test_pages_can_be_read_on_a_desk_and_on_a_phone_in_both_schemes(self):
-        pages = written(sys.argv[1:8])
+        pages = written([os.path.abspath(path) for path in sys.argv[1:8]])
         for dark in (False, True):
             found, console = looked_at(pages, dark)
             self.assertEqual(console, [])
