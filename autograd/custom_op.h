@@ -1,5 +1,5 @@
-// What an operation of your own needs: its name and properties, its adjoint, the rules of the
-// sample axis, and the per-sample gradients of its shared inputs.
+// The room of your own operations: names and properties, adjoints, the rules of the sample axis,
+// and per-sample gradients of shared inputs.
 #pragma once
 
 #include "autograd/adjoint.h"

@@ -1,4 +1,4 @@
-// What the library was built from.
+// The version and commit that the library was built from.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ namespace sotto {
 UnitWeights unit_weights(const std::vector<ClipGroup>& groups, const Tape& tape, std::int64_t units,
                          const Grouping* grouping);
 
-// What clipping a physical batch changes.
+// The objects that clipping a physical batch changes.
 struct ClipTargets {
   ClipAccumulator& accumulator;
   ClipGraphs& graphs;

@@ -45,7 +45,7 @@ class Agreement {
   // The sampler for this rank: on rank 0 the given one.
   std::unique_ptr<Sampler> sampler_for(std::unique_ptr<Sampler> sampler) const;
 
-  // What happens on rank 0 before a draw, and on the other ranks when they get the order.
+  // Rank 0 calls `decide` before it draws; the other ranks call `follow` with the order they get.
   struct Draw {
     std::string_view place;  // for people
     std::function<StepOrder()> decide;

@@ -12,7 +12,7 @@
 
 namespace sotto {
 
-// What checkpoints of training with an engine and of ordinary training differ in.
+// Steps of an engine or of ordinary training: their checkpoints differ in these members.
 struct CheckpointedSteps {
   std::shared_ptr<Ranks> ranks;
   // The state on rank 0, and its loading. Collective.

@@ -37,17 +37,6 @@ std::optional<double> number_or_nothing(const json& value) {
   return value.get<double>();
 }
 
-json norms_json(const TrainingReport::NormHistogram& norms) {
-  return {{"step", norms.step},
-          {"steps", norms.steps},
-          {"edges", norms.edges},
-          {"counts", norms.counts},
-          {"below", norms.below},
-          {"above", norms.above},
-          {"clip_bound", norms.clip_bound},
-          {"clipped_fraction", norms.clipped_fraction}};
-}
-
 TrainingReport::NormHistogram norms_from_json(const json& object) {
   return {.step = object.at("step").get<std::int64_t>(),
           .steps = object.at("steps").get<std::int64_t>(),
@@ -82,7 +71,7 @@ void save_statistics(const std::string& path, const Statistics& statistics) {
   for (const auto& [step, loss, clipped] : statistics.points) {
     points.push_back({step, loss, or_null(clipped)});
   }
-  for (const auto& histogram : statistics.norms) norms.push_back(norms_json(histogram));
+  for (const auto& histogram : statistics.norms) norms.push_back(to_json(histogram));
   const json object = {{"NOT PRIVATE", "exact functions of the training data"},
                        {"private", false},
                        {"seconds", statistics.seconds},

@@ -115,5 +115,7 @@ std::string to_html(const TrainingReport& report);
 
 // Returns the facts under the names of the structs above; null for numbers that were not measured.
 nlohmann::json to_json(const TrainingReport& report);
+// A part of it, which statistics files hold, too.
+nlohmann::json to_json(const TrainingReport::NormHistogram& norms);
 
 }  // namespace sotto

@@ -28,17 +28,6 @@ json to_json(const TrainingReport::Point& point, const std::string& measure) {
           {"clipped_fraction", measured(point.clipped_fraction)}};
 }
 
-json to_json(const TrainingReport::NormHistogram& norms) {
-  return {{"step", norms.step},
-          {"steps", norms.steps},
-          {"edges", norms.edges},
-          {"counts", norms.counts},
-          {"below", norms.below},
-          {"above", norms.above},
-          {"clip_bound", measured(norms.clip_bound)},
-          {"clipped_fraction", measured(norms.clipped_fraction)}};
-}
-
 json to_json(const TrainingReport::Phase& phase) {
   return {
       {"name", phase.name}, {"seconds", measured(phase.seconds)}, {"peak_bytes", phase.peak_bytes}};
@@ -70,6 +59,17 @@ json all(const std::vector<T>& values) {
 }
 
 }  // namespace
+
+json to_json(const TrainingReport::NormHistogram& norms) {
+  return {{"step", norms.step},
+          {"steps", norms.steps},
+          {"edges", norms.edges},
+          {"counts", norms.counts},
+          {"below", norms.below},
+          {"above", norms.above},
+          {"clip_bound", measured(norms.clip_bound)},
+          {"clipped_fraction", measured(norms.clipped_fraction)}};
+}
 
 json to_json(const TrainingReport& report) {
   json points = json::array();
