@@ -96,6 +96,11 @@ class CallScope {
 
 }  // namespace
 
+void Visitor::operator()(const std::string& name, std::unique_ptr<Module>& child) const {
+  if (!child) return;
+  on_owned_ ? on_owned_(name, child) : on_child_(name, *child);
+}
+
 ModuleHook::ModuleHook(OnCall on_call) : on_call_(std::move(on_call)), before_(watch) {
   watch = this;
 }
@@ -233,7 +238,7 @@ Var Sequential::run(const Segment& part, std::size_t next, Var x) {
 }
 
 void Sequential::visit(const Visitor& visitor) {
-  for (int i = 0; i < size(); ++i) visitor(std::to_string(i), (*this)[i]);
+  for (std::size_t i = 0; i < modules_.size(); ++i) visitor(std::to_string(i), modules_[i]);
 }
 
 }  // namespace sotto::nn

@@ -29,23 +29,32 @@ class Visitor {
   using OnParameter = std::function<void(const std::string& name, Parameter& parameter)>;
   // Called for each child, with its name in the module.
   using OnChild = std::function<void(const std::string& name, Module& child)>;
-  Visitor(OnParameter on_parameter, OnChild on_child)
-      : on_parameter_(std::move(on_parameter)), on_child_(std::move(on_child)) {}
+  // Called for a child that its owner holds by pointer: the function may put another in its place.
+  using OnOwned = std::function<void(const std::string& name, std::unique_ptr<Module>& child)>;
+  // Without `on_owned`, children held by pointer are children like the others.
+  Visitor(OnParameter on_parameter, OnChild on_child, OnOwned on_owned = {})
+      : on_parameter_(std::move(on_parameter)),
+        on_child_(std::move(on_child)),
+        on_owned_(std::move(on_owned)) {}
 
   // A null parameter (a layer without bias) is skipped.
   void operator()(const std::string& name, const std::unique_ptr<Parameter>& parameter) const {
     if (parameter) on_parameter_(name, *parameter);
   }
   void operator()(const std::string& name, Module& child) const { on_child_(name, child); }
+  // A null child is skipped.
+  void operator()(const std::string& name, std::unique_ptr<Module>& child) const;
 
  private:
   OnParameter on_parameter_;
   OnChild on_child_;
+  OnOwned on_owned_;
 };
 
 // The base of layers and models. Derive from it for a layer of your own: hold parameters in
 // std::unique_ptr and children by value (moving a module then leaves its parameters where they
-// are), implement forward(), and name every parameter and child in visit().
+// are), implement forward(), and name every parameter and child in visit(). A child held in a
+// std::unique_ptr<Module> can be replaced later, by an adapted or a quantised layer.
 class Module {
  public:
   // A module without parameters, until the derived class adds some.

@@ -12,7 +12,7 @@ Module& ModuleList::operator[](int index) {
 Var ModuleList::forward(const Var&) { fail("ModuleList: has no forward; call its modules"); }
 
 void ModuleList::visit(const Visitor& visitor) {
-  for (int i = 0; i < size(); ++i) visitor(std::to_string(i), (*this)[i]);
+  for (std::size_t i = 0; i < modules_.size(); ++i) visitor(std::to_string(i), modules_[i]);
 }
 
 Module& ModuleDict::operator[](const std::string& key) {
@@ -24,7 +24,7 @@ Module& ModuleDict::operator[](const std::string& key) {
 Var ModuleDict::forward(const Var&) { fail("ModuleDict: has no forward; call its modules"); }
 
 void ModuleDict::visit(const Visitor& visitor) {
-  for (const auto& [key, module] : modules_) visitor(key, *module);
+  for (auto& [key, module] : modules_) visitor(key, module);
 }
 
 void ModuleDict::check_key(const std::string& key) const {

@@ -66,7 +66,7 @@ class Residual final : public Module {
   template <std::derived_from<Module> M>
   explicit Residual(M inner) : inner_(std::make_unique<M>(std::move(inner))) {}
   Var forward(const Var& x) override;
-  void visit(const Visitor& visitor) override { visitor("inner", *inner_); }
+  void visit(const Visitor& visitor) override { visitor("inner", inner_); }
 
  private:
   std::unique_ptr<Module> inner_;

@@ -12,6 +12,9 @@ zlib1g-dev:header:zlib.h
 libcsv-dev:header:csv.h
 libpng-dev:header:png.h
 libjpeg62-turbo-dev:header:jpeglib.h
+libzip-dev:header:zip.h
+libpcre2-dev:header:pcre2.h
+libutf8proc-dev:header:utf8proc.h
 nlohmann-json3-dev:header:nlohmann/json.hpp
 libcli11-dev:header:CLI/CLI.hpp"
 test_packages="catch2:catch:-"
@@ -36,7 +39,7 @@ have() {
   case $1 in
     program) command -v "$2" >/dev/null 2>&1 ;;
     module) pkg-config --exists "$2" 2>/dev/null ;;
-    header) printf '#include <cstdio>\n#include <%s>\n' "$2" | c++ -E -x c++ - >/dev/null 2>&1 ;;
+    header) printf '#include <cstdio>\n#define PCRE2_CODE_UNIT_WIDTH 8\n#include <%s>\n' "$2" | c++ -E -x c++ - >/dev/null 2>&1 ;;
     runtime) ls "$(clang++ -print-runtime-dir 2>/dev/null)/libclang_rt.$2"-*.a >/dev/null 2>&1 ;;
     catch) have header catch2/catch.hpp || have header catch2/catch_all.hpp ;;
   esac

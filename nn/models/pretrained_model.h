@@ -1,0 +1,49 @@
+// Models whose weights other software wrote: the parts by which they are tuned, and their inputs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace sotto::nn {
+
+// The parts of a model, by the paths of modules and parameters within it: "wte" is the module or
+// parameter of that name and all below it.
+struct ModelParts {
+  std::vector<std::string> embeddings = {};  // tables and class tokens in front of the first block
+  std::string blocks = {};                   // block k is blocks + "." + k
+  std::int64_t block_count = 0;              // numbered from 0
+  std::vector<std::string> head = {};        // behind the blocks: the pooler and the classifier
+};
+
+// A model of an architecture that others publish weights for. Its names are those of the model's
+// first publisher, without the prefix of a body ("transformer.", "bert.").
+class PretrainedModel : public Module {
+ public:
+  virtual ModelParts parts() const = 0;
+};
+
+// A batch of rows of token numbers; n rows of t tokens.
+struct TokenInputs {
+  Var ids;                              // i64 [n, t]
+  std::optional<Var> mask = {};         // i64 [n, t]: 1 a token, 0 padding; absent: no padding
+  std::optional<Var> positions = {};    // i64 [n, t]; absent: the model's own, as without padding
+  std::optional<Var> token_types = {};  // i64 [n, t], for models that have them; absent: 0
+};
+
+// A model of tokens. Padding adds nothing to what counts: neither to a row's outputs nor to those
+// at its own tokens.
+class TokenModel : public PretrainedModel {
+ public:
+  // [n, t, vocabulary] of a language model, [n, classes] of a classifier.
+  virtual Var forward(const TokenInputs& inputs) = 0;
+  Var forward(const Var& ids) final { return forward(TokenInputs{.ids = ids}); }
+  using Module::operator();
+  // Calls forward() in the model's precision and reports the call to the ModuleHook.
+  Var operator()(const TokenInputs& inputs);
+};
+
+}  // namespace sotto::nn
