@@ -1,0 +1,82 @@
+#include "nn/models/blocks.h"
+
+#include <map>
+
+#include "autograd/ops/elementwise.h"
+#include "autograd/ops/shape_ops.h"
+#include "autograd/sample_axis_rules.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/layers/dense_layers.h"
+
+namespace sotto::nn {
+
+std::function<Var(Var)> activation_of(const std::string& name, const std::string& field) {
+  // Quick_gelu's factor (Hendrycks and Gimpel 2016).
+  constexpr double quick_factor = 1.702;
+  static const std::map<std::string, std::function<Var(Var)>> known{
+      {"gelu", [](Var x) { return gelu(std::move(x)); }},
+      {"gelu_new", [](Var x) { return gelu_tanh(std::move(x)); }},
+      {"gelu_pytorch_tanh", [](Var x) { return gelu_tanh(std::move(x)); }},
+      {"gelu_accurate", [](Var x) { return gelu_tanh(std::move(x)); }},
+      // Ten digits of sqrt(2 / pi): the difference is below the rounding of f32.
+      {"gelu_fast", [](Var x) { return gelu_tanh(std::move(x)); }},
+      {"quick_gelu", [](const Var& x) { return x * sigmoid(x * quick_factor); }},
+      {"relu", [](Var x) { return relu(std::move(x)); }},
+      {"relu2", [](Var x) { return square(relu(std::move(x))); }},
+      {"relu6", [](Var x) { return relu6(std::move(x)); }},
+      {"leaky_relu", [](Var x) { return leaky_relu(std::move(x)); }},
+      {"silu", [](Var x) { return silu(std::move(x)); }},
+      {"swish", [](Var x) { return silu(std::move(x)); }},
+      {"sigmoid", [](Var x) { return sigmoid(std::move(x)); }},
+      {"tanh", [](Var x) { return tanh(std::move(x)); }},
+      {"mish", [](Var x) { return mish(std::move(x)); }},
+      {"linear", [](Var x) { return x; }},
+  };
+  const auto at = known.find(name);
+  check(at != known.end(), "config: {} = {} is not supported", field, name);
+  return at->second;
+}
+
+std::vector<Var> hidden_keys(const std::optional<Var>& attention_mask) {
+  if (!attention_mask) return {};
+  const Var& mask = *attention_mask;
+  check(mask.rank() == 2 && mask.dtype() == Dtype::i64,
+        "attention_mask: {} {} where i64 [n, t] is needed", name(mask.dtype()), mask.shape());
+  std::vector<std::int64_t> hides = mask.value().to_vector<std::int64_t>();
+  for (std::int64_t& value : hides) {
+    check(value == 0 || value == 1, "attention_mask: {} is neither 1, a token, nor 0, padding",
+          value);
+    value = 1 - value;
+  }
+  const Tensor hidden = Tensor::from(hides, {mask.shape()[0], 1, 1, mask.shape()[1]});
+  return {untracked(mask.tape(), hidden.to(mask.value().device()), mask.samples())};
+}
+
+Var split_heads(const Var& x, std::int64_t heads) {
+  const Shape& shape = x.shape();
+  return permute(reshape(x, {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
+}
+
+Var merge_heads(const Var& x) {
+  const Shape& shape = x.shape();
+  return reshape(permute(x, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
+}
+
+std::unique_ptr<Module> linear_child(std::int64_t in, std::int64_t out, bool bias) {
+  return std::make_unique<Linear>(in, out, LinearOptions{.bias = bias});
+}
+
+std::unique_ptr<Module> embedding_child(std::int64_t rows, std::int64_t features,
+                                        std::optional<std::int64_t> padding) {
+  return std::make_unique<Embedding>(rows, features, EmbeddingOptions{.padding = padding});
+}
+
+Var positions_of(const Var& ids) {
+  const std::int64_t n = ids.shape()[0], t = ids.shape()[1];
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < n * t; ++i) values.push_back(i % t);
+  return untracked(ids.tape(), Tensor::from(values, ids.shape()).to(ids.value().device()),
+                   ids.samples());
+}
+
+}  // namespace sotto::nn
