@@ -1,0 +1,38 @@
+// The readers of the formats of weights: each lists the tensors of a file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/file_context.h"
+#include "core/io/mapped_file.h"
+#include "core/io/weights_file.h"
+
+namespace sotto {
+
+struct WeightsFile::Contents {
+  std::map<std::string, StoredTensor> tensors = {};
+  nlohmann::json metadata = nlohmann::json::object();
+  std::vector<std::string> left_out = {};
+};
+
+namespace weights {
+
+// The contents of a file, of the files that an index names, or of those in a folder.
+WeightsFile::Contents read_path(const std::string& path);
+// The contents of a file of tensors, told by its first bytes; refuses an index.
+WeightsFile::Contents read_file(const std::string& path);
+
+// The readers of formats. Errors begin with the context.
+WeightsFile::Contents read_safetensors(const MappedFile& file, const FileContext& context);
+
+// The contents of all files that an index, a text of JSON, names. They lie in the index's folder.
+WeightsFile::Contents read_shards(std::string_view index, const std::string& path);
+
+}  // namespace weights
+
+}  // namespace sotto
