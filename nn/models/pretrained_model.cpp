@@ -2,6 +2,11 @@
 
 namespace sotto::nn {
 
+std::string ModelParts::block(std::int64_t k) const {
+  check(k >= 0 && k < block_count, "ModelParts: block {} of {}", k, block_count);
+  return listed.empty() ? blocks + "." + std::to_string(k) : listed[static_cast<std::size_t>(k)];
+}
+
 Var TokenModel::operator()(const TokenInputs& inputs) {
   std::vector<Var> given{inputs.ids};
   for (const std::optional<Var>* more : {&inputs.mask, &inputs.positions, &inputs.token_types}) {

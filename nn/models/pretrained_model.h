@@ -15,8 +15,13 @@ namespace sotto::nn {
 struct ModelParts {
   std::vector<std::string> embeddings = {};  // tables and class tokens in front of the first block
   std::string blocks = {};                   // block k is blocks + "." + k
-  std::int64_t block_count = 0;              // numbered from 0
-  std::vector<std::string> head = {};        // behind the blocks: the pooler and the classifier
+  // The paths of the blocks, where they are not numbered in one list: "layer1.0".
+  std::vector<std::string> listed = {};
+  std::int64_t block_count = 0;        // numbered from 0
+  std::vector<std::string> head = {};  // behind the blocks: the pooler and the classifier
+
+  // The path of block k. Throws std::invalid_argument unless 0 <= k < block_count.
+  std::string block(std::int64_t k) const;
 };
 
 // A model of an architecture that others publish weights for. Its names are those of the model's
@@ -44,6 +49,15 @@ class TokenModel : public PretrainedModel {
   using Module::operator();
   // Calls forward() in the model's precision and reports the call to the ModuleHook.
   Var operator()(const TokenInputs& inputs);
+};
+
+// A classifier of images [n, channels, h, w]: the features of a frozen trunk can be kept, and
+// classified again and again.
+class ImageModel : public PretrainedModel {
+ public:
+  virtual Var features(const Var& images) = 0;    // [n, width], what the classifier takes
+  virtual Var classify(const Var& features) = 0;  // [n, classes]
+  Var forward(const Var& images) final { return classify(features(images)); }
 };
 
 }  // namespace sotto::nn
