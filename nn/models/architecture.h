@@ -11,6 +11,7 @@
 
 #include "core/tensor.h"
 #include "nn/models/pretrained.h"
+#include "nn/models/statistics.h"
 
 namespace sotto {
 class WeightsFile;
@@ -40,16 +41,6 @@ const std::vector<Architecture>& architectures();
 
 Architecture gpt2_architecture();
 Architecture llama_architecture();
-
-// A module with tensors that are no parameters and never trained, but stand in files: the
-// statistics of a batch norm. load_pretrained() fills them in, save_pretrained() writes them.
-class HoldsStatistics {
- public:
-  virtual ~HoldsStatistics() = default;
-  // Calls f for each tensor with its name in the module: "running_mean".
-  virtual void visit_statistics(
-      const std::function<void(const std::string& name, Tensor& value)>& f) = 0;
-};
 
 // Linear layers, embeddings and convolutions are made without drawing initial values, and take no
 // memory, while one of these lives on the thread: their parameters have one element, repeated.
