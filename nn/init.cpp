@@ -4,6 +4,8 @@
 #include <numbers>
 #include <vector>
 
+#include "nn/without_init.h"
+
 namespace sotto::nn {
 
 namespace {
@@ -13,6 +15,7 @@ constexpr std::uint64_t init_stream = 0x696e697400000000;
 
 template <class Distribution>
 Tensor drawn(const Shape& shape, const Distribution& draw) {
+  if (const Tensor given = WithoutInit::of(shape); given.defined()) return given;
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   for (float& value : values) value = static_cast<float>(draw());
   return Tensor::from(values, shape);

@@ -9,9 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/tensor.h"
 #include "nn/models/pretrained.h"
-#include "nn/models/statistics.h"
 
 namespace sotto {
 class WeightsFile;
@@ -38,26 +36,10 @@ struct Architecture {
 
 // All of them; a model adds itself to the list in architectures.cpp.
 const std::vector<Architecture>& architectures();
+// The first with a name that fits one of these, or null.
+const Architecture* architecture_named(const std::vector<std::string>& names);
 
 Architecture gpt2_architecture();
 Architecture llama_architecture();
-
-// Linear layers, embeddings and convolutions are made without drawing initial values, and take no
-// memory, while one of these lives on the thread: their parameters have one element, repeated.
-// `elements`: the most that they may have together, beyond which std::invalid_argument is thrown.
-class WithoutInit {
- public:
-  WithoutInit(std::int64_t elements, std::string source);
-  ~WithoutInit();
-  WithoutInit(const WithoutInit&) = delete;
-  WithoutInit& operator=(const WithoutInit&) = delete;
-  // A tensor of this shape without values while one lives on the thread, else undefined.
-  static Tensor of(const Shape& shape);
-
- private:
-  std::int64_t left_;
-  std::string source_;
-  WithoutInit* before_;
-};
 
 }  // namespace sotto::nn

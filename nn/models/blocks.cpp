@@ -1,12 +1,15 @@
 #include "nn/models/blocks.h"
 
+#include <limits>
 #include <map>
 
 #include "autograd/ops/elementwise.h"
+#include "autograd/ops/linear.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/sample_axis_rules.h"
 #include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/layers/dense_layers.h"
+#include "nn/init.h"
+#include "nn/layers/lora.h"
 
 namespace sotto::nn {
 
@@ -69,6 +72,30 @@ std::unique_ptr<Module> linear_child(std::int64_t in, std::int64_t out, bool bia
 std::unique_ptr<Module> embedding_child(std::int64_t rows, std::int64_t features,
                                         std::optional<std::int64_t> padding) {
   return std::make_unique<Embedding>(rows, features, EmbeddingOptions{.padding = padding});
+}
+
+Var tied_output(Module& table, const Var& x) {
+  if (auto* plain = dynamic_cast<Embedding*>(&table))
+    return linear(x, x.tape().use(*plain->weight));
+  if (auto* adapted = dynamic_cast<LoraEmbedding*>(&table))
+    return linear(x, x.tape().use(*adapted->base.weight));
+  fail("tied output: the table of tokens was replaced by a module that is no table");
+}
+
+InitLater::InitLater() {
+  if (!WithoutInit::lives()) guard_.emplace(std::numeric_limits<std::int64_t>::max(), "model");
+}
+
+void draw_initial(Module& model, const std::function<double(const std::string& name)>& deviation) {
+  if (WithoutInit::lives()) return;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const Shape shape = parameter->value.shape();
+    if (shape.rank() >= 2) {
+      parameter->value = random_normal(shape, 0, deviation(name));
+    } else if (name.ends_with("bias")) {
+      parameter->value = zeros(shape);
+    }
+  }
 }
 
 Var positions_of(const Var& ids) {

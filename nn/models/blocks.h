@@ -9,6 +9,7 @@
 
 #include "autograd/ops/sequence/attention.h"
 #include "nn/module.h"
+#include "nn/without_init.h"
 
 namespace sotto::nn {
 
@@ -29,6 +30,24 @@ std::unique_ptr<Module> linear_child(std::int64_t in, std::int64_t out, bool bia
 // An embedding table as such a child.
 std::unique_ptr<Module> embedding_child(std::int64_t rows, std::int64_t features,
                                         std::optional<std::int64_t> padding = std::nullopt);
+
+// Logits of the output layer that is the table of tokens: y[.., row] = sum_i x[.., i] table[row,
+// i]. An adapter around the table takes no part, as in PEFT. Throws std::invalid_argument for a
+// module that is no table.
+Var tied_output(Module& table, const Var& x);
+
+// While one lives, linear layers and tables are made without initial values, which draw_initial()
+// draws for the whole model.
+class InitLater {
+ public:
+  InitLater();
+
+ private:
+  std::optional<WithoutInit> guard_;
+};
+// Draws matrices from a normal distribution whose standard deviation `deviation` gives for a name,
+// and sets biases to 0; nothing inside a WithoutInit.
+void draw_initial(Module& model, const std::function<double(const std::string& name)>& deviation);
 
 // 0, 1, ... t - 1 in each row, i64 [n, t] like the ids: the positions of a model that is given
 // none.

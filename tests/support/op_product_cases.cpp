@@ -1,4 +1,5 @@
 #include "autograd/ops.h"
+#include "autograd/ops/sequence/rotary.h"
 #include "core/random/philox.h"
 #include "tests/support/op_cases.h"
 
@@ -65,6 +66,22 @@ Instance embedding_case(PublicRandom& random) {
   if (!one_in(random, 4)) ids.samples = static_cast<int>(random.below(shape.rank()));
   return {{parameter(random, {rows, draw(random, 1, 4)}), ids},
           [](const Vars& x) { return embedding(x[0], x[1]); }};
+}
+
+// Positions of each row or of all, and one or several heads.
+Instance rotary_case(PublicRandom& random) {
+  const std::int64_t n = draw(random, 1, 3), t = draw(random, 1, 4);
+  const bool shared = one_in(random, 2);
+  const OpInput x{uniform_values(random, {n, draw(random, 1, 2), t, 2 * draw(random, 1, 3)}), 0};
+  const OpInput positions{random_ids(random, {shared ? 1 : n, t}, 9),
+                          shared ? SampleAxis::shared() : SampleAxis(0), false};
+  return {{x, positions}, [](const Vars& v) {
+            const std::vector<double> all{1, 0.3, 0.1};
+            const auto half = v[0].shape().back() / 2;
+            const RotaryAngles angles =
+                rotary_angles(v[1], {all.begin(), all.begin() + half}, v[0].dtype());
+            return rotary(v[0], angles);
+          }};
 }
 
 Instance cross_entropy_case(PublicRandom& random) {
@@ -143,6 +160,7 @@ void add_product_cases(std::vector<OpCase>& cases) {
   cases.push_back({"matmul", "both batched", matmul_batched});
   cases.push_back({"matmul", "one or both shared", matmul_shared});
   cases.push_back({"embedding", "any axis", embedding_case});
+  cases.push_back({"rotary", "positions of a row or of all", rotary_case});
   cases.push_back({"cross_entropy", "elements and samples", cross_entropy_case});
   cases.push_back({"sub", "mean squared error", [](PublicRandom& random) {
                      const Shape shape = random_shape(random, 3);

@@ -1,0 +1,28 @@
+#include "nn/models/architecture.h"
+
+#include <nlohmann/json.hpp>
+
+#include "nn/models/names.h"
+
+namespace sotto::nn {
+
+const std::vector<Architecture>& architectures() {
+  static const std::vector<Architecture> all{
+      gpt2_architecture(),
+      llama_architecture(),
+  };
+  return all;
+}
+
+const Architecture* architecture_named(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    for (const Architecture& one : architectures()) {
+      for (const std::string& pattern : one.names) {
+        if (fits_pattern(pattern, name)) return &one;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace sotto::nn

@@ -1,0 +1,67 @@
+// Decoders in the style of Llama (Touvron et al. 2023), with the parameter names of Hugging Face's
+// transformers: Llama, TinyLlama, SmolLM, Mistral without a sliding window, Qwen2.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/layers/norm_layers.h"
+#include "nn/models/decoder.h"
+
+namespace sotto::nn {
+
+// Frequencies of rotary positions: base^(-2j/e), j = 0 .. e/2 - 1, scaled.
+struct RotaryConfig {
+  double base = 10000;
+  // `linear` divides all by the factor; `llama3` long wavelengths alone (Llama 3.1).
+  enum class Scaling { none, linear, llama3 };
+  Scaling scaling = Scaling::none;
+  double factor = 1;
+  double low = 1, high = 4;  // of llama3: wavelengths original / high .. original / low are between
+  double original = 8192;    // of llama3: the positions of the first training
+};
+
+// The frequencies for heads of e features. Throws std::invalid_argument unless e is even.
+std::vector<double> rotary_frequencies(const RotaryConfig& config, std::int64_t e);
+
+// The fields of config.json that change the computation; the defaults are those of the package.
+struct LlamaConfig {
+  std::int64_t vocabulary = 32000, width = 4096, inner = 11008, layers = 32;
+  std::int64_t heads = 32, kv_heads = 32;
+  std::int64_t head_width = 128;  // of queries, keys and values; not always width / heads
+  std::int64_t positions = 2048;  // the most tokens of a row
+  std::string activation = "silu";
+  double epsilon = 1e-6;  // of the norms
+  RotaryConfig rotary = {};
+  bool qkv_bias = false, output_bias = false, mlp_bias = false;
+  bool tied = false;                         // the output layer is the table of tokens
+  std::optional<std::int64_t> padding = {};  // a token whose row gets no gradient when looked up
+  double attention_dropout = 0;
+  double initializer_range = 0.02;  // standard deviation of initial weights
+};
+
+class Llama final : public LanguageModel {
+ public:
+  // With normal initial weights. Throws std::invalid_argument for sizes that do not fit each other.
+  explicit Llama(const LlamaConfig& config);
+  ModelParts parts() const override;
+  void visit(const Visitor& visitor) override;
+  std::int64_t max_tokens() const override { return config_.positions; }
+
+  std::unique_ptr<Module> embed_tokens;  // the table of tokens
+  std::unique_ptr<Module> lm_head;       // null if tied
+
+ protected:
+  Var hidden(const TokenInputs& inputs, KeyValueCache* cache) override;
+  Var output(const Var& hidden) override;
+
+ private:
+  LlamaConfig config_;
+  std::vector<double> frequencies_;
+  std::vector<std::unique_ptr<DecoderBlock>> blocks_;
+  RMSNorm norm_;
+};
+
+}  // namespace sotto::nn
