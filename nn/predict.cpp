@@ -3,34 +3,11 @@
 #include <algorithm>
 
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/frozen.h"
 
 namespace sotto::nn {
 
 namespace {
-
-// Freezes all parameters while it lives, so that tapes keep no values for a backward pass.
-class Frozen {
- public:
-  explicit Frozen(Module& model) {
-    for (Parameter* parameter : model.parameters()) {
-      if (parameter->trainable) trained_.push_back(parameter);
-      parameter->trainable = false;
-    }
-  }
-  Frozen(const Frozen&) = delete;
-  Frozen& operator=(const Frozen&) = delete;
-  ~Frozen() {
-    for (Parameter* parameter : trained_) parameter->trainable = true;
-  }
-
- private:
-  std::vector<Parameter*> trained_;
-};
-
-Device device_of(Module& model) {
-  const std::vector<Parameter*> parameters = model.parameters();
-  return parameters.empty() ? cpu : parameters[0]->value.device();
-}
 
 // Returns the model's result for samples begin to end - 1.
 using Results = std::function<Var(Tape& tape, std::int64_t begin, std::int64_t end)>;

@@ -32,6 +32,8 @@ struct Architecture {
   // The config of files that come without one, by their shapes and metadata. Optional.
   std::function<nlohmann::json(const WeightsFile& file, const PretrainedOptions& options)>
       config_of = {};
+  // config_of() also gives the fields that a config.json lacks; else it is for files without one.
+  bool beneath_config = false;
 };
 
 // All of them; a model adds itself to the list in architectures.cpp.

@@ -10,6 +10,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers/lora.h"
+#include "nn/layers/quantized_layers.h"
 
 namespace sotto::nn {
 
@@ -79,6 +80,7 @@ Var tied_output(Module& table, const Var& x) {
     return linear(x, x.tape().use(*plain->weight));
   if (auto* adapted = dynamic_cast<LoraEmbedding*>(&table))
     return linear(x, x.tape().use(*adapted->base.weight));
+  if (auto* quantized = dynamic_cast<QuantizedEmbedding*>(&table)) return quantized->output(x);
   fail("tied output: the table of tokens was replaced by a module that is no table");
 }
 

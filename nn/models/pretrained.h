@@ -23,8 +23,8 @@ struct PretrainedOptions {
   std::int64_t classes = 0;
   // Keeps weights in block formats (GGUF) as they are, frozen; else they are widened to f32.
   bool quantized = false;
-  // The vector that the classifier of a text encoder takes: "mean" of the row's tokens, or empty for
-  // the architecture's own.
+  // The vector that the classifier of a text encoder takes: "mean" of the row's tokens, or empty
+  // for the architecture's own.
   std::string pooling = {};
   StoredNorms batch_norm = StoredNorms::frozen;
   std::int64_t norm_groups = 0;  // of group norms; 0: the architecture's own
@@ -54,9 +54,10 @@ struct StoredName {
 struct Pretrained {
   std::unique_ptr<PretrainedModel> model;
   LoadReport report = {};
-  // Every tensor that a file of this model has, in the model's order; tied ones once.
+  // Every tensor of the file that save_pretrained() writes, in the model's order; tied ones once.
   std::vector<StoredName> names = {};
-  std::string prefix = {};  // of the body's names as published: "transformer."
+  // The architecture's tables of names (nn/models/names.h), the first publisher's first.
+  std::vector<std::string> tables = {};
   std::string config = {};  // config.json as it was read, with the changes that `options` made
 
   // The model as one of tokens. Throws std::invalid_argument for a model of images.

@@ -1,0 +1,10 @@
+// Models of published architectures, their weights from files of other software, and what is done
+// with them.
+#pragma once
+
+#include "nn/models/generate.h"
+#include "nn/models/gpt2.h"
+#include "nn/models/language_model.h"
+#include "nn/models/llama.h"
+#include "nn/models/pretrained.h"
+#include "nn/models/pretrained_model.h"

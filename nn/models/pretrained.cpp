@@ -1,0 +1,190 @@
+#include "nn/models/pretrained.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/atomic_file.h"
+#include "core/io/strict_json.h"
+#include "core/io/weights_file.h"
+#include "nn/models/architecture.h"
+#include "nn/models/config.h"
+#include "nn/models/load_weights.h"
+#include "nn/without_init.h"
+
+namespace sotto::nn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t max_config_bytes = 16 << 20;
+constexpr JsonLimits config_limits{.depth = 64, .max_entries = 1 << 20};
+
+// The config.json in the folder of the weights; an empty object where there is none.
+nlohmann::json read_config(const std::string& path) {
+  const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
+  const std::string file = (folder / "config.json").string();
+  if (!fs::exists(file)) return nlohmann::json::object();
+  return parse_json_object(read_file(file, max_config_bytes), file, config_limits);
+}
+
+const Architecture& architecture_of(const nlohmann::json& config, const WeightsFile& file,
+                                    const PretrainedOptions& options) {
+  const ConfigFields fields(config);
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (!name.empty()) names.push_back(name);
+  };
+  add(options.architecture);
+  add(fields.text("model_type", ""));
+  add(fields.text("architecture", ""));
+  if (fields.has("architectures")) {
+    for (const nlohmann::json& name : config["architectures"]) add(name.is_string() ? name : "");
+  }
+  const nlohmann::json& metadata = file.metadata();
+  if (metadata.contains("general.architecture") && metadata["general.architecture"].is_string())
+    add(metadata["general.architecture"]);
+  check(!names.empty(), "{}: there is no config.json, and no architecture is named in the options",
+        file.path());
+  const Architecture* found =
+      architecture_named(options.architecture.empty() ? names : std::vector{names[0]});
+  check(found != nullptr, "{}: the architecture {} is not known", file.path(), names[0]);
+  return *found;
+}
+
+// The layout whose known tensor is there.
+std::pair<NamesTable, std::string> layout_of(const Architecture& architecture,
+                                             const WeightsFile& file) {
+  std::string known;
+  for (const std::string& text : architecture.tables) {
+    NamesTable table(text);
+    const auto prefix =
+        table.prefix_in([&](const std::string& name) { return file.tensors().contains(name); });
+    if (prefix) return {std::move(table), *prefix};
+    known += (known.empty() ? "" : " or ") + table.known();
+  }
+  fail(fmt::format("weights: {}: there is no tensor {}, which every {} has", file.path(), known,
+                   architecture.names[0]));
+}
+
+// Whether a file has two tensors that are tied, and they differ.
+bool untied(const NamesTable& table, const std::string& prefix, const WeightsFile& file) {
+  for (const NamesLine& line : table.lines()) {
+    if (line.tied.empty()) continue;
+    const auto other = table.of_parameter(line.tied);
+    const std::string own = (line.outside ? "" : prefix) + line.file,
+                      same = prefix + (other ? other->file : "");
+    if (!file.tensors().contains(own) || !file.tensors().contains(same)) continue;
+    const Tensor a = file.tensor(own), b = file.tensor(same);
+    if (a.shape() != b.shape() || a.dtype() != b.dtype() ||
+        std::memcmp(a.view().data, b.view().data, a.bytes()) != 0)
+      return true;
+  }
+  return false;
+}
+
+// The config with what the files and the options say beside it.
+void complete(nlohmann::json& config, const Architecture& architecture, const WeightsFile& file,
+              const PretrainedOptions& options) {
+  if (architecture.config_of && (config.empty() || architecture.beneath_config)) {
+    const nlohmann::json read = architecture.config_of(file, options);
+    for (const auto& [field, value] : read.items()) {
+      if (!config.contains(field)) config[field] = value;
+    }
+  }
+  if (!options.architecture.empty()) config["architectures"] = {options.architecture};
+  if (options.classes == 0) return;
+  check(options.classes > 0, "pretrained: {} classes", options.classes);
+  config["num_labels"] = options.classes;
+}
+
+std::int64_t elements_of(const WeightsFile& file) {
+  std::int64_t all = 0;
+  for (const auto& [name, tensor] : file.tensors()) all += tensor.shape.numel();
+  return all;
+}
+
+// More than a model of this file has, a new head included: a config that says otherwise is refused
+// before memory is taken.
+std::int64_t max_elements(const WeightsFile& file, const PretrainedOptions& options) {
+  constexpr std::int64_t slack = 1 << 20, max_width = 1 << 16;
+  return 2 * elements_of(file) + slack + options.classes * max_width;
+}
+
+// config.json as it is saved: labels in place of their number.
+std::string saved_config(nlohmann::json config, const PretrainedOptions& options) {
+  if (options.classes > 0) {
+    config.erase("num_labels");
+    if (config.contains("num_classes")) config["num_classes"] = options.classes;
+    nlohmann::json names = nlohmann::json::object(), ids = nlohmann::json::object();
+    for (std::int64_t k = 0; k < options.classes; ++k) {
+      names[std::to_string(k)] = fmt::format("LABEL_{}", k);
+      ids[fmt::format("LABEL_{}", k)] = k;
+    }
+    if (config.value("id2label", nlohmann::json::object()).size() != names.size()) {
+      config["id2label"] = names;
+      config["label2id"] = ids;
+    }
+  }
+  // The package would round the weights to the type that it finds here.
+  for (const char* field : {"dtype", "torch_dtype"}) {
+    if (config.contains(field)) config[field] = "float32";
+  }
+  return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<StoredName> names_of(Module& model, const NamesTable& table,
+                                 const std::string& prefix) {
+  std::vector<StoredName> names;
+  std::vector<std::string> seen;
+  const auto add = [&](const std::string& parameter) {
+    const auto line = table.of_parameter(parameter);
+    if (!line) return;
+    const std::string file = (line->outside ? "" : prefix) + line->file;
+    if (std::find(seen.begin(), seen.end(), file) != seen.end()) return;
+    seen.push_back(file);
+    names.push_back({file, line->parameters, line->transposed});
+  };
+  for (const auto& [name, parameter] : model.named_parameters()) add(name);
+  for (const auto& [name, value] : stored_values(model)) add(name);
+  return names;
+}
+
+}  // namespace
+
+TokenModel& Pretrained::tokens() const {
+  auto* model_of_tokens = dynamic_cast<TokenModel*>(model.get());
+  check(model_of_tokens != nullptr, "pretrained: {} is no model of tokens", report.architecture);
+  return *model_of_tokens;
+}
+
+Pretrained load_pretrained(const std::string& path, const PretrainedOptions& options) {
+  const WeightsFile file = open_weights(path);
+  nlohmann::json config = read_config(path);
+  const Architecture& architecture = architecture_of(config, file, options);
+  complete(config, architecture, file, options);
+  Pretrained result;
+  result.report.architecture = architecture.names[0];
+  result.tables = architecture.tables;
+  const auto [table, prefix] = layout_of(architecture, file);
+  if (untied(table, prefix, file)) config["tie_word_embeddings"] = false;
+  {
+    const WithoutInit without_init(max_elements(file, options), "config: " + path);
+    result.model = architecture.make(config, options);
+  }
+  load_weights({file, table, prefix, config, options}, *result.model, result.report);
+  // GGUF is read only: its models are saved as their first publisher does.
+  const NamesTable published(architecture.tables[0]);
+  const bool gguf = file.metadata().contains("general.architecture");
+  const NamesTable& saved = gguf ? published : table;
+  const bool whole = gguf || !result.report.drawn_anew.empty();
+  result.names = names_of(*result.model, saved, whole ? saved.prefix() : prefix);
+  result.config = saved_config(config, options);
+  return result;
+}
+
+}  // namespace sotto::nn
