@@ -8,6 +8,7 @@
 #include "autograd/ops/indexing.h"
 #include "nn/init.h"
 #include "nn/models/blocks.h"
+#include "nn/models/decoder.h"
 #include "nn/without_init.h"
 
 namespace sotto::nn {
@@ -105,6 +106,8 @@ Gpt2::Gpt2(const Gpt2Config& config)
     return config.initializer_range / (name.ends_with("c_proj.weight") ? branches : 1);
   });
 }
+
+Gpt2::~Gpt2() = default;
 
 ModelParts Gpt2::parts() const {
   return {.embeddings = {"wte", "wpe"}, .blocks = "h", .block_count = config_.layers};

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "nn/layers/norm_layers.h"
-#include "nn/models/decoder.h"
+#include "nn/models/language_model.h"
 
 namespace sotto::nn {
+
+class DecoderBlock;
 
 // The fields of config.json that change the computation; the defaults are those of the package.
 struct Gpt2Config {
@@ -33,6 +35,7 @@ class Gpt2 final : public LanguageModel {
   // With initial weights as the package draws them. Throws std::invalid_argument for sizes that do
   // not fit each other.
   explicit Gpt2(const Gpt2Config& config);
+  ~Gpt2() override;
   // TokenInputs::token_types are further tokens, whose vectors are added.
   ModelParts parts() const override;
   void visit(const Visitor& visitor) override;

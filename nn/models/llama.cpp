@@ -7,6 +7,7 @@
 #include "autograd/ops/elementwise.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/models/blocks.h"
+#include "nn/models/decoder.h"
 
 namespace sotto::nn {
 
@@ -105,6 +106,8 @@ Llama::Llama(const LlamaConfig& config)
   }
   draw_initial(*this, [&](const std::string&) { return config.initializer_range; });
 }
+
+Llama::~Llama() = default;
 
 ModelParts Llama::parts() const {
   return {.embeddings = {"embed_tokens"}, .blocks = "layers", .block_count = config_.layers};

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "nn/layers/norm_layers.h"
-#include "nn/models/decoder.h"
+#include "nn/models/language_model.h"
 
 namespace sotto::nn {
+
+class DecoderBlock;
 
 // Frequencies of rotary positions: base^(-2j/e), j = 0 .. e/2 - 1, scaled.
 struct RotaryConfig {
@@ -46,6 +48,7 @@ class Llama final : public LanguageModel {
  public:
   // With normal initial weights. Throws std::invalid_argument for sizes that do not fit each other.
   explicit Llama(const LlamaConfig& config);
+  ~Llama() override;
   ModelParts parts() const override;
   void visit(const Visitor& visitor) override;
   std::int64_t max_tokens() const override { return config_.positions; }
