@@ -1,4 +1,5 @@
-// Files of weights that other software wrote: safetensors, whole or in shards.
+// Files of weights that other software wrote: safetensors, PyTorch's (.pth, .bin) and GGUF, whole or
+// in shards.
 #pragma once
 
 #include <functional>

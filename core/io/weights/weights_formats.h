@@ -29,6 +29,9 @@ WeightsFile::Contents read_file(const std::string& path);
 
 // The readers of formats. Errors begin with the context.
 WeightsFile::Contents read_safetensors(const MappedFile& file, const FileContext& context);
+WeightsFile::Contents read_gguf(const MappedFile& file, const FileContext& context);
+WeightsFile::Contents read_torch_zip(const MappedFile& file, const FileContext& context);
+WeightsFile::Contents read_torch_stream(const MappedFile& file, const FileContext& context);
 
 // The contents of all files that an index, a text of JSON, names. They lie in the index's folder.
 WeightsFile::Contents read_shards(std::string_view index, const std::string& path);

@@ -63,10 +63,16 @@ bool is_index(const MappedFile& file) {
 WeightsFile::Contents read_mapped(const MappedFile& file, const std::string& path) {
   const std::string_view text = text_of(file.bytes());
   if (begins_as_safetensors(text)) return read_safetensors(file, {"safetensors: " + path});
+  if (text.starts_with("GGUF")) return read_gguf(file, {"GGUF: " + path});
+  if (text.starts_with("PK")) return read_torch_zip(file, {"PyTorch: " + path});
+  if (text.starts_with('\x80')) return read_torch_stream(file, {"PyTorch: " + path});
   const FileContext context{"weights: " + path};
   context.check(!text.empty(), "the file is empty");
   context.check(!text.starts_with("version https://git-lfs"),
                 "a pointer of Git LFS, which stands for the file itself");
+  constexpr std::size_t tar_mark = 257;  // POSIX, pax: ustar format
+  context.check(text.size() <= tar_mark || !text.substr(tar_mark).starts_with("ustar"),
+                "a tar archive, as the first versions of PyTorch wrote, which is not supported");
   constexpr std::size_t shown = 8;
   context.fail("no format that is known: the file begins with \"{}\"",
                printable(text.substr(0, shown)));

@@ -1,0 +1,84 @@
+#include "core/io/weights/zip_archive.h"
+
+#include <set>
+#include <utility>
+
+#include <zip.h>
+
+namespace sotto::weights {
+
+namespace {
+
+constexpr zip_int64_t max_entries = 1'000'000;
+
+// The archive of these bytes, which stay as long as it.
+zip_t* open_archive(std::span<const std::byte> bytes, const FileContext& context) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* const source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error);
+  zip_t* const archive = source ? zip_open_from_source(source, ZIP_RDONLY, &error) : nullptr;
+  const std::string reason = archive ? "" : zip_error_strerror(&error);
+  if (!archive && source) zip_source_free(source);
+  zip_error_fini(&error);
+  context.check(archive != nullptr, "no zip archive that can be read: {}", reason);
+  return archive;
+}
+
+}  // namespace
+
+ZipArchive::ZipArchive(const MappedFile& file, FileContext context)
+    : file_(file),
+      context_(std::move(context)),
+      archive_(open_archive(file_.bytes(), context_), &zip_discard) {
+  const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
+  context_.check(count <= max_entries, "{} entries, more than {}", count, max_entries);
+  std::set<std::string> seen;
+  std::uint64_t left = file_.bytes().size();
+  for (zip_int64_t k = 0; k < count; ++k) {
+    const auto index = static_cast<zip_uint64_t>(k);
+    zip_stat_t status;
+    const bool known = zip_stat_index(archive_.get(), index, ZIP_FL_ENC_RAW, &status) == 0 &&
+                       (status.valid & ZIP_STAT_NAME) != 0 &&
+                       (status.valid & ZIP_STAT_COMP_SIZE) != 0;
+    context_.check(known && status.comp_size <= left,
+                   "the entries have more bytes than the file, or entry {} cannot be read", k);
+    left -= status.comp_size;
+    context_.check(seen.insert(status.name).second, "the entry {} occurs twice",
+                   excerpt(status.name));
+    names_.emplace_back(status.name);
+  }
+}
+
+std::optional<ZipArchive::Entry> ZipArchive::find(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  zip_stat_t status;
+  if (zip_stat(archive_.get(), name.c_str(), ZIP_FL_ENC_RAW, &status) != 0) return std::nullopt;
+  const zip_uint64_t needed =
+      ZIP_STAT_INDEX | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+  context_.check((status.valid & needed) == needed && status.encryption_method == ZIP_EM_NONE,
+                 "the entry {} is encrypted", excerpt(name));
+  context_.check(status.comp_method == ZIP_CM_STORE || status.comp_method == ZIP_CM_DEFLATE,
+                 "the entry {} is compressed by method {}, which is not supported", excerpt(name),
+                 status.comp_method);
+  return Entry{status.index, status.size, status.comp_method == ZIP_CM_DEFLATE};
+}
+
+void ZipArchive::read(const Entry& entry, std::span<std::byte> into) const {
+  const std::lock_guard lock(mutex_);
+  zip_file_t* const opened = zip_fopen_index(archive_.get(), entry.index, 0);
+  const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(opened, &zip_fclose);
+  context_.check(file != nullptr, "the entry {} cannot be read: {}", excerpt(names_[entry.index]),
+                 zip_strerror(archive_.get()));
+  zip_int64_t got = 1;
+  while (got > 0 && !into.empty()) {
+    got = zip_fread(file.get(), into.data(), into.size());
+    if (got > 0) into = into.subspan(static_cast<std::size_t>(got));
+  }
+  // The checksum is compared at the end.
+  std::byte more{};
+  const bool whole = into.empty() && zip_fread(file.get(), &more, 1) == 0;
+  context_.check(whole, "the entry {} is damaged: {}", excerpt(names_[entry.index]),
+                 zip_file_strerror(file.get()));
+}
+
+}  // namespace sotto::weights

@@ -1,0 +1,47 @@
+// Entries of a zip archive, read by libzip.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/io/file_context.h"
+#include "core/io/mapped_file.h"
+
+struct zip;
+
+namespace sotto::weights {
+
+// An archive in a mapped file. Calls from several threads wait for each other.
+class ZipArchive {
+ public:
+  struct Entry {
+    std::uint64_t index;
+    std::uint64_t bytes;  // as the archive says; read() trusts it no further
+    bool deflated;        // else stored
+  };
+
+  // Throws std::invalid_argument, beginning with the context, for what is no archive, and for
+  // entries with more bytes than the file.
+  ZipArchive(const MappedFile& file, FileContext context);
+
+  const std::vector<std::string>& names() const { return names_; }
+  // Throws for an entry that is encrypted or neither stored nor deflated; nullopt if there is none.
+  std::optional<Entry> find(const std::string& name) const;
+  // Fills `into`, of `entry.bytes`. Throws if the entry has other bytes, or its checksum is wrong.
+  void read(const Entry& entry, std::span<std::byte> into) const;
+  const FileContext& context() const { return context_; }
+
+ private:
+  MappedFile file_;
+  FileContext context_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<zip, void (*)(zip*)> archive_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace sotto::weights
