@@ -17,35 +17,57 @@ inline float half_at(const std::uint8_t* from) {
   return x;
 }
 
-// to[j] = value(q), and to[count + j], with the low and the high halves of the bytes.
-template <int count, class F>
-void widen_halves(const std::uint8_t* q, float* to, const F& value) {
-  for (int j = 0; j < count; ++j) to[j] = value(q[j] & 15);
-  for (int j = 0; j < count; ++j) to[count + j] = value(q[j] >> 4);
-}
+// `lanes` numbers of a block as bytes, integers and in f32: as many as an instruction converts.
+template <int lanes, class Byte = std::uint8_t, class Integer = std::int32_t, class Float = float>
+struct Lanes {
+  using Bytes [[gnu::vector_size(lanes)]] = Byte;
+  using Integers [[gnu::vector_size(4 * lanes)]] = Integer;
+  using Floats [[gnu::vector_size(4 * lanes)]] = Float;
+
+  static Bytes bytes_at(const std::uint8_t* from) {
+    Bytes x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+  }
+  static Floats floats(const Bytes& x) {
+    return __builtin_convertvector(__builtin_convertvector(x, Integers), Floats);
+  }
+  static void put(const Floats& x, float* to) { std::memcpy(to, &x, sizeof x); }
+};
 
 struct Q8_0 {
   static constexpr int part_values = 32;
+  template <class L, int lanes>
   static void widen(const std::uint8_t* block, int, float* to) {
     const float d = half_at(block);
-    for (int j = 0; j < part_values; ++j)
-      to[j] = d * static_cast<float>(static_cast<std::int8_t>(block[2 + j]));
+    for (int j = 0; j < part_values; j += lanes)
+      L::put(d * (L::floats(L::bytes_at(block + 2 + j) ^ 128) - 128), to + j);
   }
 };
 
 struct Q4_0 {
   static constexpr int part_values = 32;
+  template <class L, int lanes>
   static void widen(const std::uint8_t* block, int, float* to) {
     const float d = half_at(block);
-    widen_halves<16>(block + 2, to, [d](int q) { return d * static_cast<float>(q - 8); });
+    for (int j = 0; j < 16; j += lanes) {
+      const auto q = L::bytes_at(block + 2 + j);
+      L::put(d * (L::floats(q & 15) - 8), to + j);
+      L::put(d * (L::floats(q >> 4) - 8), to + 16 + j);
+    }
   }
 };
 
 struct Q4_1 {
   static constexpr int part_values = 32;
+  template <class L, int lanes>
   static void widen(const std::uint8_t* block, int, float* to) {
     const float d = half_at(block), m = half_at(block + 2);
-    widen_halves<16>(block + 4, to, [d, m](int q) { return d * static_cast<float>(q) + m; });
+    for (int j = 0; j < 16; j += lanes) {
+      const auto q = L::bytes_at(block + 4 + j);
+      L::put(d * L::floats(q & 15) + m, to + j);
+      L::put(d * L::floats(q >> 4) + m, to + 16 + j);
+    }
   }
 };
 
@@ -55,6 +77,7 @@ struct Q4_1 {
 // the upper ones of bytes 0 .. 7.
 struct Q4_K {
   static constexpr int part_values = 64;
+  template <class L, int lanes>
   static void widen(const std::uint8_t* block, int part, float* to) {
     const std::uint8_t* const packed = block + 4;
     const float d = half_at(block), m = half_at(block + 2);
@@ -64,9 +87,10 @@ struct Q4_K {
       const int u =
           k < 4 ? packed[4 + low] & 63 : packed[8 + low] >> 4 | (packed[4 + low] >> 6) << 4;
       const float scale = d * static_cast<float>(s), less = m * static_cast<float>(u);
-      const std::uint8_t* const q = block + 16 + 32 * part;
-      for (int j = 0; j < 32; ++j)
-        to[32 * high + j] = scale * static_cast<float>(high ? q[j] >> 4 : q[j] & 15) - less;
+      for (int j = 0; j < 32; j += lanes) {
+        const auto q = L::bytes_at(block + 16 + 32 * part + j);
+        L::put(scale * L::floats(high ? q >> 4 : q & 15) - less, to + 32 * high + j);
+      }
     }
   }
 };
@@ -75,16 +99,19 @@ struct Q4_K {
 // half of byte j mod 64, and the bits 2 (j / 32) of byte j mod 32.
 struct Q6_K {
   static constexpr int part_values = 128;
+  template <class L, int lanes>
   static void widen(const std::uint8_t* block, int part, float* to) {
     const std::uint8_t *const low = block + 64 * part, *const high = block + 128 + 32 * part,
                               *const scales = block + 192 + 8 * part;
     const float d = half_at(block + 208);
-    for (int k = 0; k < 8; ++k) {
+#pragma GCC unroll 8
+    for (int k = 0; k < 8; ++k) {  // unrolled, so that shifts are by constants
       const float scale = d * static_cast<float>(static_cast<std::int8_t>(scales[k]));
-      const int first = 16 * k, half = k < 4 ? 0 : 4, bits = k / 2 * 2;
-      for (int j = 0; j < 16; ++j) {
-        const int q = (low[first % 64 + j] >> half & 15) | (high[first % 32 + j] >> bits & 3) << 4;
-        to[first + j] = scale * static_cast<float>(q - 32);
+      const int shift = k / 2 * 2, half = k < 4 ? 0 : 4;
+      for (int j = 16 * k; j < 16 * k + 16; j += lanes) {
+        const auto upper = L::bytes_at(high + j % 32) >> shift & 3,
+                   lower = L::bytes_at(low + j % 64) >> half & 15;
+        L::put(scale * (L::floats(lower | upper << 4) - 32), to + j);
       }
     }
   }

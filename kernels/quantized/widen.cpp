@@ -10,7 +10,7 @@ namespace sotto {
 namespace {
 
 // One row of a range; `row` is where its blocks begin.
-template <class Format, class T>
+template <class Format, class T, int lanes>
 void widen_row(const std::uint8_t* row, const BlockSize& block, std::int64_t first,
                std::int64_t count, T* to) {
   constexpr std::int64_t values = Format::part_values;
@@ -19,13 +19,23 @@ void widen_row(const std::uint8_t* row, const BlockSize& block, std::int64_t fir
     const std::uint8_t* const from = row + part / parts * block.bytes;
     const int within = static_cast<int>(part % parts);
     if constexpr (std::is_same_v<T, float>) {
-      Format::widen(from, within, to);
+      Format::template widen<blocks::Lanes<lanes>, lanes>(from, within, to);
     } else {
       float wide[values];
-      Format::widen(from, within, wide);
+      Format::template widen<blocks::Lanes<lanes>, lanes>(from, within, wide);
       for (std::int64_t j = 0; j < values; ++j) to[j] = T(wide[j]);
     }
   }
+}
+
+// Calls f(lanes) with as many lanes as the processor's vectors have.
+template <class F>
+void by_lanes(const F& f) {
+#if defined(__x86_64__)
+  if (has_avx512()) return in_avx512([&] { f(std::integral_constant<int, 16>{}); });
+  if (has_avx2()) return in_avx2([&] { f(std::integral_constant<int, 8>{}); });
+#endif
+  f(std::integral_constant<int, 4>{});
 }
 
 Tensor rows_of(const BlockMatrix& matrix, std::int64_t rows,
@@ -49,11 +59,12 @@ void widen(const BlockMatrix& w, const BlockRange& range, const Matrix& to) {
   const std::uint8_t* const first = w.bytes.data<std::uint8_t>() + range.row * step;
   blocks::dispatch_format(w.format, [&]<class Format>(std::type_identity<Format>) {
     dispatch_float(to.dtype, [&]<class T>(std::type_identity<T>) {
-      simd_dispatch_avx512([&] {
+      const auto rows = [&]<int lanes>(std::integral_constant<int, lanes>) {
         for (std::int64_t row = 0; row < range.rows; ++row)
-          widen_row<Format, T>(first + row * step, block, range.column, range.columns,
-                               static_cast<T*>(to.data) + row * to.row_stride);
-      });
+          widen_row<Format, T, lanes>(first + row * step, block, range.column, range.columns,
+                                      static_cast<T*>(to.data) + row * to.row_stride);
+      };
+      by_lanes(rows);
     });
   });
 }

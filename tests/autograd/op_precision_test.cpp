@@ -14,7 +14,8 @@ using namespace sotto::testing;
 
 TEST_CASE("products compute in 16 bits; sums, losses and steep functions in f32") {
   const std::set<std::string_view> lower = {
-      "linear", "matmul", "conv", "conv_transpose", "embedding", "attention", "rnn", "gru", "lstm"};
+      "linear",    "matmul", "conv", "conv_transpose", "embedding",
+      "attention", "rnn",    "gru",  "lstm",           "quantized_linear"};
   const std::set<std::string_view> f32 = {
       "sum",   "norm",       "softmax",   "log_softmax", "cross_entropy", "ctc_loss", "exp",
       "expm1", "log",        "log1p",     "sqrt",        "rsqrt",         "square",   "pow",

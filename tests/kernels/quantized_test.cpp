@@ -61,7 +61,7 @@ struct Sizes {
   std::int64_t n, rows, columns;
 };
 constexpr Sizes sizes[] = {{1, 1, 256},   {1, 33, 768},   {3, 17, 256},
-                           {9, 400, 512}, {8, 193, 1024}, {60, 16, 1280}};
+                           {9, 400, 256}, {8, 193, 1024}, {20, 16, 1280}};
 
 Tensor wide_of(const BlockMatrix& w, Dtype dtype) { return to_dtype(dequantize(w), dtype); }
 
@@ -107,13 +107,13 @@ TEST_CASE("a row of a product with blocks has the same bits alone, and on any nu
   PublicRandom bytes(4);
   Random random(5);
   for (const BlockFormat format : block_formats) {
-    const BlockMatrix w = random_blocks(bytes, format, 300, 768);
+    const BlockMatrix w = random_blocks(bytes, format, 130, 512);
     for (const Dtype dtype : float_dtypes) {
-      const Tensor x = random_tensor(random, {70, 768}, dtype),
-                   dy = random_tensor(random, {70, 300}, dtype);
+      const Tensor x = random_tensor(random, {20, 512}, dtype),
+                   dy = random_tensor(random, {20, 130}, dtype);
       const Tensor y = multiply_blocks(x, w), dx = multiply_blocks_transposed(dy, w);
       INFO(name(format) << " " << name(dtype));
-      for (const std::int64_t row : {0, 40, 69}) {
+      for (const std::int64_t row : {0, 11, 19}) {
         CHECK(same_bits(multiply_blocks(x.slice(0, row, row + 1), w), y.slice(0, row, row + 1)));
         CHECK(same_bits(multiply_blocks_transposed(dy.slice(0, row, row + 1), w),
                         dx.slice(0, row, row + 1)));

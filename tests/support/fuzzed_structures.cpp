@@ -1,11 +1,13 @@
 // The operations of random graphs that multiply matrices, look at windows or work on sequences.
 #include "autograd/ops.h"
+#include "autograd/ops/quantized.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
 #include "nn/layers/attention_layers.h"
 #include "nn/layers/embedding_bag.h"
 #include "nn/layers/recurrent_layers.h"
 #include "tests/support/fuzzed_graph.h"
+#include "tests/support/random_blocks.h"
 
 namespace sotto {
 
@@ -21,6 +23,25 @@ Var linear_of(GraphStep& s) {
   const bool features = x.rank() > 0 && !(x.samples() == SampleAxis(x.rank() - 1));
   const Var w = s.weight({out, features ? x.shape().back() : 1});
   return linear(x, w, maybe(s, {out}));
+}
+
+BlockMatrix blocks(GraphStep& s, std::int64_t rows) {
+  PublicRandom random(static_cast<std::uint64_t>(s.draw(0, 1 << 20)));
+  return random_blocks(random, block_formats[s.draw(0, 2)], rows, 32);
+}
+
+Var quantized_of(GraphStep& s) {
+  const Var x = s.x();
+  const bool features = x.rank() > 0 && !(x.samples() == SampleAxis(x.rank() - 1));
+  const std::int64_t inner = features ? x.shape().back() : 1, out = s.size();
+  return quantized_linear(linear(x, s.parameter({32, inner})), blocks(s, out), maybe(s, {out}));
+}
+
+Var quantized_rows(GraphStep& s) {
+  const std::int64_t rows = s.draw(1, 4);
+  const Shape features = s.sizes(static_cast<int>(s.draw(0, 1)));
+  const Var ids = s.ids(features, rows, static_cast<int>(s.draw(0, features.rank())));
+  return linear(quantized_embedding(blocks(s, rows), ids), s.parameter({s.size(), 32}));
 }
 
 Var multiplied(GraphStep& s) {
@@ -197,6 +218,8 @@ Var bilinear_of(GraphStep& s) {
 
 const FuzzedOp structures[] = {
     {"linear", linear_of},
+    {"quantized_linear", quantized_of},
+    {"quantized_embedding", quantized_rows},
     {"matmul", multiplied},
     {"einsum", summed_products},
     {"embedding", looked_up},

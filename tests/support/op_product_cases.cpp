@@ -1,7 +1,9 @@
 #include "autograd/ops.h"
+#include "autograd/ops/quantized.h"
 #include "autograd/ops/sequence/rotary.h"
 #include "core/random/philox.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/random_blocks.h"
 
 namespace sotto {
 
@@ -17,6 +19,17 @@ Instance linear_case(PublicRandom& random) {
   if (one_in(random, 2)) inputs.push_back(parameter(random, {o}));
   return {inputs, [](const Vars& x) {
             return linear(x[0], x[1], x.size() > 2 ? std::optional(x[2]) : std::nullopt);
+          }};
+}
+
+Instance quantized_case(PublicRandom& random, BlockFormat format) {
+  Shape shape = random_shape(random, static_cast<int>(draw(random, 2, 3)), 3);
+  shape[shape.rank() - 1] = block_size(format).values;
+  const BlockMatrix w = random_blocks(random, format, draw(random, 1, 4), shape.back());
+  std::vector<OpInput> inputs{random_input(random, shape, shape.rank() - 1)};
+  if (one_in(random, 2)) inputs.push_back(parameter(random, {w.rows()}));
+  return {inputs, [w](const Vars& x) {
+            return quantized_linear(x[0], w, x.size() > 1 ? std::optional(x[1]) : std::nullopt);
           }};
 }
 
@@ -157,6 +170,9 @@ Instance adaptive_case(PublicRandom& random) {
 
 void add_product_cases(std::vector<OpCase>& cases) {
   cases.push_back({"linear", "any axis", linear_case});
+  for (const BlockFormat format : {BlockFormat::q8_0, BlockFormat::q4_1})
+    cases.push_back({"quantized_linear", name(format),
+                     [format](PublicRandom& random) { return quantized_case(random, format); }});
   cases.push_back({"matmul", "both batched", matmul_batched});
   cases.push_back({"matmul", "one or both shared", matmul_shared});
   cases.push_back({"embedding", "any axis", embedding_case});
