@@ -1,8 +1,11 @@
 #include "nn/layers/lora.h"
 
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
+#include "nn/model_summary.h"
 
 namespace sotto::nn {
 
@@ -10,25 +13,63 @@ namespace {
 
 // The weight's sizes as a matrix [out, in]; an embedding stores its table transposed.
 template <class Layer>
-std::pair<std::int64_t, std::int64_t> sizes(const Layer& layer) {
+LoraSizes sizes(const Layer& layer) {
   const Shape& shape = layer.weight->value.shape();
   if constexpr (std::is_same_v<Layer, Embedding>) return {shape[1], shape[0]};
   return {shape[0], shape.numel() / shape[0]};
 }
 
+// An initial value beside a weight: on its device, in its type or, if that is narrow, in f32.
+std::unique_ptr<Parameter> beside(const Tensor& weight, const Tensor& initial) {
+  return std::make_unique<Parameter>(
+      to_dtype(initial, arithmetic_type(weight.dtype())).to(weight.device()));
+}
+
+// x a^T b^T, scaled between the thin products, where it costs least.
+Var thin_products(const Var& thin, const LoraLayer& layer) {
+  return linear(affine(thin, layer.options().scale(), 0), thin.tape().use(*layer.lora_b));
+}
+
 }  // namespace
+
+double LoraOptions::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rank_stabilized ? std::sqrt(r) : r);
+}
+
+LoraLayer::LoraLayer(const LoraOptions& options) : options_(options) {
+  check(options.rank >= 1, "Lora: rank {}", options.rank);
+  check(options.dropout >= 0 && options.dropout < 1, "Lora: dropout {} outside [0, 1)",
+        options.dropout);
+}
+
+void LoraLayer::merge() {
+  check(!merged_, "Lora: merge: already merged");
+  Parameter& weight = base_weight();
+  unmerged_ = weight.value;
+  weight.value = to_dtype(add(weight.value, product()), unmerged_.dtype());
+  merged_ = true;
+}
+
+void LoraLayer::unmerge() {
+  check(merged_, "Lora: unmerge: not merged");
+  Tensor& weight = base_weight().value;
+  weight = to_dtype(unmerged_, weight.dtype()).to(weight.device());
+  unmerged_ = Tensor();
+  merged_ = false;
+}
 
 template <class Layer>
 Lora<Layer>::Lora(Layer layer, const LoraOptions& options)
-    : base(std::move(layer)), scale_(options.alpha / static_cast<double>(options.rank)) {
-  check(options.rank >= 1, "Lora: rank {}", options.rank);
+    : LoraLayer(options), base(std::move(layer)) {
   base.freeze();
   const auto [out, in] = sizes(base);
-  lora_a = std::make_unique<Parameter>(kaiming_uniform({options.rank, in}));
-  lora_b = std::make_unique<Parameter>(zeros({out, options.rank}));
+  Tensor a = kaiming_uniform({options.rank, in});
   if constexpr (std::is_same_v<Layer, Embedding>) {
-    if (const auto row = base.padding()) copy_into(zeros({}), lora_a->value.select(1, *row));
+    if (const auto row = base.padding()) copy_into(zeros({}), a.select(1, *row));
   }
+  lora_a = beside(base.weight->value, a);
+  lora_b = beside(base.weight->value, zeros({out, options.rank}));
 }
 
 template <class Layer>
@@ -39,31 +80,22 @@ void Lora<Layer>::visit(const Visitor& visitor) {
 }
 
 template <class Layer>
-void Lora<Layer>::add_product(double times) {
-  Tensor product = gemm(lora_b->value, lora_a->value);
+std::unique_ptr<Module> Lora<Layer>::take_merged() {
+  if (!merged()) merge();
+  return std::make_unique<Layer>(std::move(base));
+}
+
+template <class Layer>
+Tensor Lora<Layer>::product() const {
+  Tensor product = sotto::scale(gemm(lora_b->value, lora_a->value), options().scale());
   if constexpr (std::is_same_v<Layer, Embedding>) product = contiguous(product.transpose(0, 1));
-  const Tensor& weight = base.weight->value;
-  base.weight->value = add(weight, sotto::scale(reshape(product, weight.shape()), times * scale_));
-}
-
-template <class Layer>
-void Lora<Layer>::merge() {
-  check(!merged_, "Lora: merge: already merged");
-  add_product(1);
-  merged_ = true;
-}
-
-template <class Layer>
-void Lora<Layer>::unmerge() {
-  check(merged_, "Lora: unmerge: not merged");
-  add_product(-1);
-  merged_ = false;
+  return reshape(product, base.weight->value.shape());
 }
 
 Var LoraLinear::forward(const Var& x) {
   if (merged()) return base(x);
-  Tape& tape = x.tape();
-  return base(x) + affine(linear(linear(x, tape.use(*lora_a)), tape.use(*lora_b)), scale(), 0);
+  const Var thin = linear(dropout(x, options().dropout), x.tape().use(*lora_a));
+  return base(x) + thin_products(thin, *this);
 }
 
 template <int axes>
@@ -75,18 +107,19 @@ Var LoraConv<axes>::forward(const Var& x) {
   one[0] = kernel[0];
   one[1] = kernel[0] = this->lora_a->value.size(0);
   const Var a = reshape(tape.use(*this->lora_a), kernel);
-  const Var each = concat(std::vector<Var>(static_cast<std::size_t>(groups), a), 0);
-  const Var thin = conv(x, each, std::nullopt, this->base.options());
-  const Var wide =
-      conv(thin, reshape(tape.use(*this->lora_b), one), std::nullopt, {.groups = groups});
-  return this->base(x) + affine(wide, this->scale(), 0);
+  const Var each =
+      groups == 1 ? a : concat(std::vector<Var>(static_cast<std::size_t>(groups), a), 0);
+  const Var thin =
+      conv(dropout(x, this->options().dropout), each, std::nullopt, this->base.options());
+  const Var wide = conv(affine(thin, this->options().scale(), 0),
+                        reshape(tape.use(*this->lora_b), one), std::nullopt, {.groups = groups});
+  return this->base(x) + wide;
 }
 
 Var LoraEmbedding::forward(const Var& ids) {
   if (merged()) return base(ids);
-  Tape& tape = ids.tape();
-  const Var thin = embedding(transpose(tape.use(*lora_a), 0, 1), ids, base.padding());
-  return base(ids) + affine(linear(thin, tape.use(*lora_b)), scale(), 0);
+  const Var thin = embedding(transpose(ids.tape().use(*lora_a), 0, 1), ids, base.padding());
+  return base(ids) + thin_products(thin, *this);
 }
 
 template class Lora<Linear>;
@@ -97,5 +130,42 @@ template class Lora<Embedding>;
 template class LoraConv<1>;
 template class LoraConv<2>;
 template class LoraConv<3>;
+
+namespace {
+
+// The adapted layer if `layer` is a Layer, else null.
+template <class Layer, class Adapted>
+std::unique_ptr<Module> adapted(Module& layer, const LoraOptions& options) {
+  auto* plain = dynamic_cast<Layer*>(&layer);
+  if (!plain) return nullptr;
+  return std::make_unique<Adapted>(std::move(*plain), options);
+}
+
+// Those of the Layer that `layer` is, if it is any of them.
+template <class... Layer>
+std::optional<LoraSizes> sizes_of_any(const Module& layer) {
+  std::optional<LoraSizes> found;
+  const auto look = [&]<class One>(const One* one) {
+    if (one) found = sizes(*one);
+  };
+  (look(dynamic_cast<const Layer*>(&layer)), ...);
+  return found;
+}
+
+}  // namespace
+
+std::optional<LoraSizes> lora_sizes(const Module& layer) {
+  return sizes_of_any<Linear, Conv1d, Conv2d, Conv3d, Embedding>(layer);
+}
+
+std::unique_ptr<Module> with_lora(Module& layer, const LoraOptions& options) {
+  for (const auto make :
+       {adapted<Linear, LoraLinear>, adapted<Conv1d, LoraConv1d>, adapted<Conv2d, LoraConv2d>,
+        adapted<Conv3d, LoraConv3d>, adapted<Embedding, LoraEmbedding>}) {
+    if (auto made = make(layer, options)) return made;
+  }
+  fail(fmt::format("Lora: a {} is not adapted: only linear layers, convolutions and embeddings are",
+                   kind_of(layer)));
+}
 
 }  // namespace sotto::nn

@@ -10,36 +10,61 @@ namespace sotto::nn {
 struct LoraOptions {
   std::int64_t rank = 4;  // >= 1
   double alpha = 4;       // the product is scaled by alpha / rank
+  // The product is scaled by alpha / sqrt(rank): rsLoRA (Kalajdzievski 2023).
+  bool rank_stabilized = false;
+  double dropout = 0;  // of the input of lora_a, drawn for each sample; tables have none
+
+  // The factor of the product.
+  double scale() const;
 };
 
-// The base of LoraLinear, LoraConv and LoraEmbedding: frozen parameters "base.weight" and
-// "base.bias", trained "lora_a" [rank, in] and "lora_b" [out, rank]. lora_b starts at zero, so that
-// the layer is unchanged at first.
-template <class Layer>
-class Lora : public Module {
+// An adapted layer of any kind: trained parameters "lora_a" [rank, in] and "lora_b" [out, rank]
+// beside a frozen layer "base". lora_b starts at zero, so that the layer is unchanged at first.
+class LoraLayer : public Module {
  public:
-  // Takes the layer and freezes it. Throws std::invalid_argument unless rank >= 1.
-  explicit Lora(Layer layer, const LoraOptions& options = {});
-  void visit(const Visitor& visitor) override;
-
   // merge() adds the product to the frozen weight and calls then use the base layer alone;
-  // unmerge() subtracts it. Each throws std::invalid_argument when called twice in a row.
+  // unmerge() restores the weight, bit for bit. Each throws std::invalid_argument when called twice
+  // in a row.
   void merge();
   void unmerge();
   bool merged() const { return merged_; }
+  const LoraOptions& options() const { return options_; }
+  // The frozen layer.
+  virtual Module& base_layer() = 0;
+  // Takes the base layer out, with the product added to its weight unless it was already.
+  virtual std::unique_ptr<Module> take_merged() = 0;
 
-  Layer base;                                 // frozen
   std::unique_ptr<Parameter> lora_a, lora_b;  // [rank, in], [out, rank]
 
  protected:
-  // The factor of the product, alpha / rank.
-  double scale() const { return scale_; }
+  // Throws std::invalid_argument unless rank >= 1 and 0 <= dropout < 1.
+  explicit LoraLayer(const LoraOptions& options);
+  // The weight that merge() changes.
+  virtual Parameter& base_weight() = 0;
+  // The scaled product in the shape of the base's weight.
+  virtual Tensor product() const = 0;
 
  private:
-  void add_product(double times);
-
-  double scale_;
+  LoraOptions options_;
+  Tensor unmerged_;  // the base's weight before merge()
   bool merged_ = false;
+};
+
+// The base of LoraLinear, LoraConv and LoraEmbedding.
+template <class Layer>
+class Lora : public LoraLayer {
+ public:
+  // Takes the layer and freezes it.
+  explicit Lora(Layer layer, const LoraOptions& options = {});
+  void visit(const Visitor& visitor) override;
+  Module& base_layer() override { return base; }
+  std::unique_ptr<Module> take_merged() override;
+
+  Layer base;  // frozen
+
+ protected:
+  Parameter& base_weight() override { return *base.weight; }
+  Tensor product() const override;
 };
 
 // y = base(x) + scale (x a^T) b^T: two thin products, whose gradients stay factored.
@@ -77,5 +102,15 @@ extern template class Lora<Embedding>;
 extern template class LoraConv<1>;
 extern template class LoraConv<2>;
 extern template class LoraConv<3>;
+
+// The sizes of a layer's factors: lora_a is [rank, in], lora_b [out, rank].
+struct LoraSizes {
+  std::int64_t out, in;
+};
+// Those of a layer that with_lora() takes; nullopt for another module.
+std::optional<LoraSizes> lora_sizes(const Module& layer);
+// Returns an adapted layer in place of a Linear, a Conv or an Embedding. Throws
+// std::invalid_argument, naming the kind, for another module.
+std::unique_ptr<Module> with_lora(Module& layer, const LoraOptions& options);
 
 }  // namespace sotto::nn

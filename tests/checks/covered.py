@@ -16,7 +16,7 @@ import sys
 FUNCTION = re.compile(r"^(?:inline )?(?:Var|std::vector<Var>|Ordered|RecurrentResult|RecurrentOutputs) (\w+)\(", re.M)
 CLASS = re.compile(r"^(?:class|struct) (\w+) (?:final )?: (?:public )?(?:Module|Activation|Lora|Recurrent)", re.M)
 # What others are made of: functions by number, and templates whose instances have names.
-APART = {"untracked", "unary", "binary", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
+APART = {"untracked", "unary", "binary", "Activation", "Lora", "LoraLayer", "PretrainedModel", "RecurrentCell", "RecurrentLayers"}
 
 
 def found(pattern, headers):

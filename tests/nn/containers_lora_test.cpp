@@ -42,6 +42,7 @@ template <class L>
 void check_lora(L layer, const Tensor& x) {
   PublicRandom random(4);
   CHECK(output(layer, x) == output(layer.base, x));
+  CHECK(layer.named_parameters().size() == (layer.base.named_parameters().size() + 2));
   for (Parameter* p : {layer.lora_a.get(), layer.lora_b.get()})
     p->value = normal_values(random, p->value.shape());
   const std::vector<double> apart = output(layer, x), together = norms(layer, x);
@@ -54,9 +55,9 @@ void check_lora(L layer, const Tensor& x) {
   for (std::size_t i = 0; i < apart.size(); ++i) CHECK(merged[i] == Approx(apart[i]).margin(1e-4));
   CHECK(throws([&] { layer.merge(); }, "already merged"));
   layer.unmerge();
-  const std::vector<double> again = output(layer, x);
-  for (std::size_t i = 0; i < apart.size(); ++i) CHECK(again[i] == Approx(apart[i]).margin(1e-4));
-  CHECK(layer.named_parameters().size() == (layer.base.named_parameters().size() + 2));
+  CHECK(output(layer, x) == apart);
+  const auto plain = layer.take_merged();
+  CHECK(output(*plain, x) == merged);
 }
 
 }  // namespace
@@ -74,6 +75,28 @@ TEST_CASE("low-rank adaptation of linear layers, convolutions and tables") {
              normal_values(random, {2, 4, 3, 3, 3}));
   check_lora(nn::LoraEmbedding(nn::Embedding(6, 4), {.rank = 2}),
              Tensor::from(std::vector<std::int64_t>{1, 5, 1, 0, 2, 2}, {3, 2}));
+}
+
+TEST_CASE("low-rank adaptation has a scale by the root of its rank, and its own dropout") {
+  nn::manual_seed(6);
+  PublicRandom random(5);
+  const Tensor x = normal_values(random, {3, 5});
+  nn::LoraLinear layer(nn::Linear(5, 4, {.bias = false}),
+                       {.rank = 4, .alpha = 3, .rank_stabilized = true, .dropout = 0.5});
+  CHECK(layer.options().scale() == 1.5);
+  layer.base.weight->value = zeros({4, 5});
+  layer.lora_b->value = normal_values(random, {4, 4});
+  const auto training = [&](const Tensor& rows, std::int64_t first) {
+    Tape tape({.private_data = true, .first_row = first});
+    return layer(tape.input(rows)).value().to_vector<float>();
+  };
+  const std::vector<float> all = training(x, 0), last = training(x.slice(0, 2, 3), 2);
+  CHECK(std::vector<float>(all.begin() + 8, all.end()) == last);
+  CHECK(all != training(x, 3));
+  CHECK(throws([] { nn::LoraLinear(nn::Linear(2, 2), {.dropout = 1}); }, "dropout 1"));
+  CHECK(throws([] { nn::LoraLinear(nn::Linear(2, 2), {.rank = 0}); }, "rank 0"));
+  nn::Tanh other;
+  CHECK(throws([&] { nn::with_lora(other, {}); }, "a Tanh is not adapted"));
 }
 
 TEST_CASE("low-rank adaptation does not change a table's padding row") {
