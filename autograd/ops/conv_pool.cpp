@@ -1,5 +1,7 @@
 #include "autograd/ops/conv_pool.h"
 
+#include <algorithm>
+
 #include "autograd/adjoint.h"
 #include "autograd/op.h"
 #include "autograd/ops/reductions.h"
@@ -28,6 +30,16 @@ std::int64_t at(const char* op, const Shape& list, int axis, int axes) {
   return list.rank() == 1 ? list[0] : list[axis];
 }
 
+// Padding "same": as many windows along axis k as strides begin within the `in` pixels.
+void set_padding(Window& window, int k, std::int64_t in, std::int64_t padding, bool same) {
+  check(padding >= 0, "conv: out of range: padding {}", padding);
+  const std::int64_t stride = window.stride[k], span = window.dilation[k] * (window.kernel[k] - 1);
+  const std::int64_t last = (in + stride - 1) / stride - 1;
+  const std::int64_t total = std::max<std::int64_t>(last * stride + span + 1 - in, 0);
+  window.before[k] = same ? total / 2 : padding;
+  window.after[k] = same ? total - total / 2 : padding;
+}
+
 Window conv_window(const Var& x, const Var& w, const ConvOptions& options) {
   Window window;
   window.groups = options.groups;
@@ -37,15 +49,10 @@ Window conv_window(const Var& x, const Var& w, const ConvOptions& options) {
     window.kernel[k] = w.shape()[2 + i];
     window.stride[k] = at("conv", options.stride, i, axes);
     window.dilation[k] = at("conv", options.dilation, i, axes);
-    const std::int64_t total = window.dilation[k] * (window.kernel[k] - 1);
-    window.before[k] = options.same ? total / 2 : at("conv", options.padding, i, axes);
-    window.after[k] = options.same ? total - total / 2 : window.before[k];
-    check(window.stride[k] >= 1 && window.dilation[k] >= 1 && window.before[k] >= 0 &&
-              window.kernel[k] >= 1,
-          "conv: out of range: kernel {}, stride {}, dilation {}, padding {}", window.kernel[k],
-          window.stride[k], window.dilation[k], window.before[k]);
-    check(!options.same || window.stride[k] == 1, "conv: padding \"same\" needs stride 1, not {}",
-          window.stride[k]);
+    check(window.stride[k] >= 1 && window.dilation[k] >= 1 && window.kernel[k] >= 1,
+          "conv: out of range: kernel {}, stride {}, dilation {}", window.kernel[k],
+          window.stride[k], window.dilation[k]);
+    set_padding(window, k, x.shape()[2 + i], at("conv", options.padding, i, axes), options.same);
     check(window.output_size(k, x.shape()[2 + i]) >= 1,
           "conv: a kernel of {} does not fit in axis {} of {}", window.kernel[k], 2 + i, x.shape());
   }

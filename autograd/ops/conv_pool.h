@@ -14,8 +14,9 @@ struct ConvOptions {
   Shape padding{0};         // zeros (or mode) on each side
   Shape dilation{1};        // distance of a window's elements
   std::int64_t groups = 1;  // divides c and o
-  // Overrides `padding`: total padding dilation (kernel - 1), floor of half before, the rest after.
-  // The stride must be 1.
+  // Overrides `padding`: ceil(in / stride) windows, so that the total padding, max(0, (windows - 1)
+  // stride + dilation (kernel - 1) + 1 - in), depends on the size; floor of half before, the rest
+  // after.
   bool same = false;
   PadMode mode = PadMode::zeros;  // values of the padding
 };

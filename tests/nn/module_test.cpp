@@ -163,6 +163,8 @@ TEST_CASE("convolutions and pools have the shapes that their options ask for") {
   CHECK(output(one, values({2, 4, 9})).shape() == Shape{2, 6, 4});
   nn::Conv2d two(1, 3, {3, 5}, {.same = true});
   CHECK(output(two, values({2, 1, 8, 7})).shape() == Shape{2, 3, 8, 7});
+  nn::Conv2d halved(1, 3, 5, {.stride = {2}, .same = true});
+  CHECK(output(halved, values({2, 1, 8, 7})).shape() == Shape{2, 3, 4, 4});
   nn::Conv3d three(2, 2, 2);
   CHECK(output(three, values({1, 2, 3, 4, 5})).shape() == Shape{1, 2, 2, 3, 4});
   nn::MaxPool1d max_pool(3);
@@ -171,6 +173,18 @@ TEST_CASE("convolutions and pools have the shapes that their options ask for") {
   CHECK(output(avg_pool, values({2, 1, 8, 7})).shape() == Shape{2, 1, 7, 7});
   nn::AdaptiveAvgPool2d adaptive(1);
   CHECK(output(adaptive, values({2, 3, 8, 7})).shape() == Shape{2, 3, 1, 1});
+}
+
+TEST_CASE("padding \"same\" with a stride depends on the size, and the odd zero comes last") {
+  const Tensor ones = full({1, 1, 3}, 1, Dtype::f64);
+  const auto sums = [&](const std::vector<double>& x) {
+    Tape tape;
+    const Tensor row = Tensor::from(x, {1, 1, static_cast<std::int64_t>(x.size())});
+    const ConvOptions halving{.stride = {2}, .same = true};
+    return conv(tape.input(row), tape.constant(ones), {}, halving).value().to_vector<double>();
+  };
+  CHECK(sums({1, 2, 3, 4}) == std::vector<double>{6, 7});
+  CHECK(sums({1, 2, 3, 4, 5}) == std::vector<double>{3, 9, 9});
 }
 
 TEST_CASE("layers refuse inputs and options that do not fit") {

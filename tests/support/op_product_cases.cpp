@@ -131,10 +131,8 @@ Instance conv_case(PublicRandom& random) {
   Shape kernel{o, c};
   for (int i = 2; i < shape.rank(); ++i) kernel.push_back(draw(random, 1, 3));
   options.same = one_in(random, 3);
-  if (!options.same) {
-    options.stride = {draw(random, 1, 2)};
-    options.padding = {draw(random, 0, 2)};
-  }
+  options.stride = {draw(random, 1, 2)};
+  if (!options.same) options.padding = {draw(random, 0, 2)};
   options.mode = static_cast<PadMode>(random.below(4));
   std::vector<OpInput> inputs{{uniform_values(random, shape), 0}, parameter(random, kernel)};
   if (one_in(random, 6)) inputs[0].samples = SampleAxis::shared();
