@@ -111,6 +111,7 @@ Json read_json(const std::filesystem::path& path) {
 
 Case read_case(const std::filesystem::path& path) {
   Case c;
+  c.folder = path.parent_path();
   c.body = read_json(path);
   if (field<int>(c.body, "format") != 1) throw Malformed("format is not 1");
   c.name = field<std::string>(c.body, "name");
@@ -118,7 +119,7 @@ Case read_case(const std::filesystem::path& path) {
   c.type = field<std::string>(c.body, "type");
   TensorFile file;
   if (c.body.contains("tensor_file")) {
-    file = read_tensors(path.parent_path() / field<std::string>(c.body, "tensor_file"));
+    file = read_tensors(c.folder / field<std::string>(c.body, "tensor_file"));
   }
   if (!c.body.contains("tensors")) return c;
   for (const Json& entry : field<std::vector<Json>>(c.body, "tensors")) {

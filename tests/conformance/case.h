@@ -44,6 +44,7 @@ struct Described {
 
 struct Case {
   std::string name, kind, type;
+  std::filesystem::path folder;  // of the case's file
   Json body;
   std::map<std::string, Described> tensors;
 

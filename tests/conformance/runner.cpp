@@ -125,11 +125,18 @@ void run_file(const Selection& selection, const std::filesystem::path& path,
   }
 }
 
+// Folders of files that cases read: JSON files in them are no cases.
+bool holds_inputs(const std::filesystem::path& folder) {
+  const std::string name = folder.filename();
+  return name == "checkpoints" || name == "adapters" || name == "files";
+}
+
 std::vector<std::filesystem::path> case_files(const std::filesystem::path& folder) {
   std::error_code error;
   std::vector<std::filesystem::path> files;
   for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
+    if (at->is_directory() && holds_inputs(at->path())) at.disable_recursion_pending();
     const bool case_file =
         at->path().extension() == ".json" && at->path().filename() != "MANIFEST.json";
     if (case_file && at->is_regular_file()) files.push_back(at->path());
