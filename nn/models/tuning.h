@@ -1,0 +1,68 @@
+// Fine-tuning: the parts of a model that are trained, by name.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/models/lora_targets.h"
+#include "nn/models/pretrained_model.h"
+
+namespace sotto::nn {
+
+// The parts that are trained. The head (ModelParts) is trained by every tuning. Statistics of
+// batches, "running_mean" and "running_var", and the columns' of Standardize stay frozen.
+struct Tuning {
+  enum class Kind {
+    all,     // everything
+    head,    // the head alone
+    bitfit,  // every bias (Zaken et al. 2022; Bu et al. 2024)
+    norms,   // scale and shift of normalisation
+    last,    // the last blocks, and everything behind the blocks
+    lora,    // low-rank products beside the layers that `targets` fits
+  };
+  Kind kind = Kind::all;
+  std::int64_t blocks = 1;       // of Kind::last
+  LoraOptions lora = {};         // of Kind::lora
+  std::string targets = {};      // a regular expression, default_lora_targets if empty
+  bool train_embeddings = true;  // false: tables stay frozen whatever the kind
+};
+
+// The projections to queries and values of the models here; "qkv" is all three of a joint one.
+inline constexpr const char* default_lora_targets =
+    "query|value|q_proj|v_proj|q_lin|v_lin|c_attn|qkv";
+// Stands, as a target, for every linear layer outside of the head.
+inline constexpr const char* all_lora_targets = "all-linear";
+
+// For help texts.
+inline constexpr const char* tuning_texts =
+    "all, head, bitfit, norms, last:BLOCKS or lora:RANK; behind lora, alpha=A, targets=PATTERN, "
+    "rslora and dropout=P; behind any, embeddings=frozen; all separated by commas";
+
+// "lora:8,alpha=16,targets=query|value,rslora,dropout=0.1", "all,embeddings=frozen": see
+// tuning_texts. Alpha is twice the rank unless given. Throws std::invalid_argument, naming the
+// word, for any other text.
+Tuning parse_tuning(const std::string& text);
+
+// Numbers of weights, and their bytes.
+struct TuningSummary {
+  std::int64_t trained = 0, frozen = 0;
+  std::size_t trained_bytes = 0, frozen_bytes = 0;
+  std::vector<std::string> trained_names = {};  // of parameters
+  std::vector<std::string> adapted = {};        // paths of the layers with LoRA
+};
+
+// Adapts layers and freezes what is not trained, whatever was trained before; layers that have LoRA
+// keep it. Make optimizers and clip groups afterwards. Throws std::invalid_argument, and lists what
+// there is, for targets that fit no layer, a head that is to be trained and is not there, and more
+// blocks than there are.
+TuningSummary apply_tuning(PretrainedModel& model, const Tuning& tuning);
+// The same for any module, whose parts the caller names.
+TuningSummary apply_tuning(Module& model, const ModelParts& parts, const Tuning& tuning);
+// What is trained now.
+TuningSummary summary_of_tuning(Module& model);
+
+// Trains the parameters that the function accepts, by their path, and freezes the others.
+void train_only(Module& model, const std::function<bool(const std::string& path)>& trained);
+
+}  // namespace sotto::nn
