@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/quantized/quantized.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/models/config.h"
@@ -129,7 +130,9 @@ class Loading {
 
   // In f32, as the model has it.
   Tensor values_of(const std::string& name, const NamesLine& line) const {
-    Tensor x = source_.file.tensor(name);
+    const std::optional<BlockMatrix> blocks = source_.file.blocks(name);
+    Tensor x = blocks ? reshape(dequantize(*blocks), source_.file.tensors().at(name).shape)
+                      : source_.file.tensor(name);
     check(is_float(x.dtype()), "weights: {}: {} is {}, not floating-point", source_.file.path(),
           name, sotto::name(x.dtype()));
     x = to_dtype(x, Dtype::f32);

@@ -71,6 +71,17 @@ std::pair<NamesTable, std::string> layout_of(const Architecture& architecture,
                    architecture.names[0]));
 }
 
+bool same_bytes(const WeightsFile& file, const std::string& one, const std::string& other) {
+  const StoredTensor &a = file.tensors().at(one), &b = file.tensors().at(other);
+  if (a.shape != b.shape || a.type != b.type) return false;
+  const auto elements = [&](const std::string& name) {
+    const std::optional<BlockMatrix> blocks = file.blocks(name);
+    return blocks ? blocks->bytes : file.tensor(name);
+  };
+  const Tensor x = elements(one), y = elements(other);
+  return std::memcmp(x.view().data, y.view().data, x.bytes()) == 0;
+}
+
 // Whether a file has two tensors that are tied, and they differ.
 bool untied(const NamesTable& table, const std::string& prefix, const WeightsFile& file) {
   for (const NamesLine& line : table.lines()) {
@@ -79,10 +90,7 @@ bool untied(const NamesTable& table, const std::string& prefix, const WeightsFil
     const std::string own = (line.outside ? "" : prefix) + line.file,
                       same = prefix + (other ? other->file : "");
     if (!file.tensors().contains(own) || !file.tensors().contains(same)) continue;
-    const Tensor a = file.tensor(own), b = file.tensor(same);
-    if (a.shape() != b.shape() || a.dtype() != b.dtype() ||
-        std::memcmp(a.view().data, b.view().data, a.bytes()) != 0)
-      return true;
+    if (!same_bytes(file, own, same)) return true;
   }
   return false;
 }
