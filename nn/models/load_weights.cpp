@@ -69,6 +69,11 @@ class Loading {
     }
     const auto line = source_.table.of_file(name, source_.prefix);
     if (!line) return left_over_.push_back(name);
+    const std::int64_t blocks = source_.options.blocks;
+    if (blocks > 0 && line->block.value_or(0) >= blocks) {
+      return report_.skipped.push_back(
+          fmt::format("{} (behind the first {} blocks)", name, blocks));
+    }
     if (line->parameters.empty()) {
       return report_.skipped.push_back(fmt::format(
           "{} ({}{})", name, line->other_task ? "another task's: " : "", line->comment));

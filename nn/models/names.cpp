@@ -33,6 +33,10 @@ NamesLine filled(NamesLine line, const std::vector<std::string>& parts) {
   line.file = filled(line.file, parts);
   for (std::string& parameter : line.parameters) parameter = filled(parameter, parts);
   line.tied = filled(line.tied, parts);
+  constexpr std::size_t digits = 9;  // more are no block's number
+  if (!parts.empty() && !parts[0].empty() && parts[0].size() <= digits &&
+      std::all_of(parts[0].begin(), parts[0].end(), digit))
+    line.block = std::stoll(parts[0]);
   return line;
 }
 

@@ -25,6 +25,7 @@
 // `old` names an ending of older files and the ending that stands in the lines.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ struct NamesLine {
   std::string paired;  // empty: rows as the model has them
   bool other_task = false;
   std::string comment;
+  std::optional<std::int64_t> block = {};  // the first number of a name with stars
 };
 
 class NamesTable {

@@ -95,6 +95,30 @@ bool untied(const NamesTable& table, const std::string& prefix, const WeightsFil
   return false;
 }
 
+// Leaves the first blocks, in the field that the config has for their number.
+void shorten(nlohmann::json& config, const PretrainedOptions& options) {
+  if (options.blocks == 0) return;
+  for (const char* field : {"num_hidden_layers", "n_layer", "n_layers"}) {
+    if (!config.contains(field)) continue;
+    const std::int64_t all = ConfigFields(config).size(field);
+    check(options.blocks > 0 && options.blocks <= all, "pretrained: the first {} blocks of {}",
+          options.blocks, all);
+    config[field] = options.blocks;
+    return;
+  }
+  fail("pretrained: blocks: the config has no number of blocks");
+}
+
+// The config with the rate of dropout that is asked for, in all architectures' fields.
+nlohmann::json with_dropout(nlohmann::json config, const PretrainedOptions& options) {
+  if (!options.dropout) return config;
+  for (const char* field :
+       {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout_prob",
+        "attention_probs_dropout_prob", "classifier_dropout", "dropout", "seq_classif_dropout"})
+    config[field] = *options.dropout;
+  return config;
+}
+
 // The config with what the files and the options say beside it.
 void complete(nlohmann::json& config, const Architecture& architecture, const WeightsFile& file,
               const PretrainedOptions& options) {
@@ -104,6 +128,7 @@ void complete(nlohmann::json& config, const Architecture& architecture, const We
       if (!config.contains(field)) config[field] = value;
     }
   }
+  shorten(config, options);
   if (!options.architecture.empty()) config["architectures"] = {options.architecture};
   if (options.classes == 0) return;
   check(options.classes > 0, "pretrained: {} classes", options.classes);
@@ -182,7 +207,7 @@ Pretrained load_pretrained(const std::string& path, const PretrainedOptions& opt
   if (untied(table, prefix, file)) config["tie_word_embeddings"] = false;
   {
     const WithoutInit without_init(max_elements(file, options), "config: " + path);
-    result.model = architecture.make(config, options);
+    result.model = architecture.make(with_dropout(config, options), options);
   }
   load_weights({file, table, prefix, config, options}, *result.model, result.report);
   // GGUF is read only: its models are saved as their first publisher does.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct PretrainedOptions {
   std::string pooling = {};
   StoredNorms batch_norm = StoredNorms::frozen;
   std::int64_t norm_groups = 0;  // of group norms; 0: the architecture's own
+  // In the place of all the config's rates of dropout; unset: those.
+  std::optional<double> dropout = {};
+  // Only so many blocks, the first ones: a trunk for features. 0: all.
+  std::int64_t blocks = 0;
   // Patterns of tensors of the file that are passed over: "*" is a number, "**" any text.
   std::vector<std::string> ignore = {};
 };
