@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,6 +27,9 @@ MappedFile::MappedFile(const std::string& path) {
   block_ = {address, [size](void* mapped) { ::munmap(mapped, size); }};
   bytes_ = {static_cast<const std::byte*>(address), size};
 }
+
+MappedFile::MappedFile(std::shared_ptr<void> block, std::size_t bytes)
+    : block_(std::move(block)), bytes_(static_cast<const std::byte*>(block_.get()), bytes) {}
 
 std::shared_ptr<void> MappedFile::at(std::size_t offset) const {
   return {block_, static_cast<std::byte*>(block_.get()) + offset};

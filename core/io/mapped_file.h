@@ -13,6 +13,8 @@ class MappedFile {
  public:
   // Throws SystemFailure, with the path, if the file cannot be read or is a FIFO or a device.
   explicit MappedFile(const std::string& path);
+  // A file whose bytes are in memory already.
+  MappedFile(std::shared_ptr<void> block, std::size_t bytes);
 
   std::span<const std::byte> bytes() const { return bytes_; }
   // The bytes from an offset on. The pointer keeps the mapping.

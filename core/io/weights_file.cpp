@@ -75,6 +75,7 @@ const StoredTensor& WeightsFile::stored(const std::string& name) const {
 Tensor WeightsFile::tensor(const std::string& name) const {
   const StoredTensor& x = stored(name);
   const FileContext context = FileContext{"weights: " + path_}.tensor(name);
+  context.check(!x.format, "its numbers are in blocks of {}, not in a type of tensors", x.type);
   context.check(x.dtype.has_value(), "the type {} is not supported", excerpt(x.type));
   return elements(x, context);
 }

@@ -1,5 +1,5 @@
-// Files of weights that other software wrote: safetensors, PyTorch's (.pth, .bin) and GGUF, whole or
-// in shards.
+// Files of weights that other software wrote: safetensors, PyTorch's (.pth, .bin) and GGUF, whole
+// or in shards.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ namespace sotto {
 struct StoredTensor {
   Shape shape;
   std::string type;                        // as the file's format spells it: "F32", "I64", "Q4_K"
-  std::optional<Dtype> dtype = {};         // of WeightsFile::tensor(); nullopt: that refuses
-  std::optional<BlockFormat> format = {};  // of a block format; `dtype` is f32 then
+  std::optional<Dtype> dtype = {};         // nullopt: a block format, or a type not supported
+  std::optional<BlockFormat> format = {};  // of blocks
   std::optional<Shape> strides = {};       // in elements; nullopt: row-major
   std::function<std::shared_ptr<void>()> first = {};  // the elements, mapped or read
 };
@@ -37,9 +37,9 @@ class WeightsFile {
   WeightsFile(std::string path, std::shared_ptr<const Contents> contents);
 
   const std::map<std::string, StoredTensor>& tensors() const;
-  // A tensor on the CPU. It shares the mapping where the elements are row-major and aligned; block
-  // formats are widened to f32. Throws std::invalid_argument, with the file and the name, if there
-  // is none of this name, or its type is not supported.
+  // A tensor on the CPU. It shares the mapping where the elements are row-major and aligned. Throws
+  // std::invalid_argument, with the file and the name, if there is none of this name, its type is
+  // not supported, or it is in a block format: kernels/quantized/quantized.h widens blocks.
   Tensor tensor(const std::string& name) const;
   // The blocks of a tensor of a block format as they lie, [rows, columns] with all axes but the
   // last as rows; nullopt for other types. Throws if there is no tensor of this name.

@@ -26,17 +26,17 @@ struct TensorType {
 constexpr TensorType types[] = {
     {0, "F32", Dtype::f32},
     {1, "F16", Dtype::f16},
-    {2, "Q4_0", Dtype::f32, BlockFormat::q4_0},
-    {3, "Q4_1", Dtype::f32, BlockFormat::q4_1},
+    {2, "Q4_0", {}, BlockFormat::q4_0},
+    {3, "Q4_1", {}, BlockFormat::q4_1},
     {6, "Q5_0"},
     {7, "Q5_1"},
-    {8, "Q8_0", Dtype::f32, BlockFormat::q8_0},
+    {8, "Q8_0", {}, BlockFormat::q8_0},
     {9, "Q8_1"},
     {10, "Q2_K"},
     {11, "Q3_K"},
-    {12, "Q4_K", Dtype::f32, BlockFormat::q4_k},
+    {12, "Q4_K", {}, BlockFormat::q4_k},
     {13, "Q5_K"},
-    {14, "Q6_K", Dtype::f32, BlockFormat::q6_k},
+    {14, "Q6_K", {}, BlockFormat::q6_k},
     {15, "Q8_K"},
     {16, "IQ2_XXS"},
     {17, "IQ2_XS"},
@@ -93,10 +93,9 @@ Shape read_shape(ByteReader& reader, const FileContext& context) {
 // The bytes of the elements; 1 of a type that is not supported.
 std::size_t stored_bytes(const StoredTensor& x, const FileContext& context) {
   // No block has more bytes than its numbers have in f32.
-  const auto widest = checked_bytes(x.shape, x.dtype ? size_of(*x.dtype) : 1);
+  const auto widest = checked_bytes(x.shape, size_of(x.dtype.value_or(Dtype::f32)));
   context.check(widest.has_value(), "the shape {} has too many elements", x.shape);
-  if (!x.dtype) return 1;
-  if (!x.format) return static_cast<std::size_t>(*widest);
+  if (!x.format) return x.dtype ? static_cast<std::size_t>(*widest) : 1;
   context.check(x.shape.rank() > 0, "a scalar of type {}", x.type);
   const std::int64_t columns = x.shape.back();
   const std::int64_t rows = x.shape.numel() / columns;

@@ -47,7 +47,7 @@ WeightsFile::Contents read_shards(std::string_view index, const std::string& pat
   for (const auto& [tensor, file] : files) names.insert(file);
   WeightsFile::Contents all;
   for (const std::string& name : names) {
-    WeightsFile::Contents shard = read_file((fs::path(path).parent_path() / name).string());
+    WeightsFile::Contents shard = read_shard((fs::path(path).parent_path() / name).string());
     all.metadata.update(shard.metadata);
     for (auto& [tensor, stored] : shard.tensors) {
       const auto listed = files.find(tensor);

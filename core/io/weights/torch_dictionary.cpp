@@ -22,14 +22,15 @@ class Walk {
   Walk(const TorchStorages& storages, const FileContext& context)
       : storages_(storages), context_(context) {}
 
-  WeightsFile::Contents run(const Pickled& root) {
-    context_.check(root.is(Kind::dictionary), "the file holds no dictionary");
-    const Pickled* const inner = model_in(root);
-    if (inner != nullptr) {
-      leave_out_others(root, *inner);
-      return run(*inner);
+  WeightsFile::Contents run(const Pickled* root) {
+    context_.check(root->is(Kind::dictionary), "the file holds no dictionary");
+    int depth = 0;
+    while (const Pickled* const inner = model_in(*root)) {
+      context_.check(++depth <= deepest, "dictionaries are nested more than {} deep", deepest);
+      leave_out_others(*root, *inner);
+      root = inner;
     }
-    visit(root, "", 0);
+    visit(*root, "", 0);
     context_.check(!contents_.tensors.empty(), "the dictionary holds no tensor");
     return std::move(contents_);
   }
@@ -47,7 +48,6 @@ class Walk {
 
   // The dictionary under the only usual key that has one, unless there are tensors beside it.
   const Pickled* model_in(const Pickled& root) {
-    context_.check(++visits_ <= max_visits, "a dictionary within itself");
     std::vector<std::pair<std::string, const Pickled*>> found;
     for (std::size_t k = 0; k + 1 < root.items.size(); k += 2) {
       const Pickled& value = *root.items[k + 1];
@@ -109,7 +109,7 @@ class Walk {
 
 WeightsFile::Contents read_dictionary(const Pickle& pickle, const TorchStorages& storages,
                                       const FileContext& context) {
-  return Walk(storages, context).run(*pickle.root);
+  return Walk(storages, context).run(pickle.root);
 }
 
 }  // namespace sotto::weights

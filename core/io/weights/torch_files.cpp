@@ -21,7 +21,7 @@ constexpr std::uint64_t max_pickle_bytes = 100'000'000;
 std::string read_text(const ZipArchive& archive, const ZipArchive::Entry& entry,
                       std::uint64_t limit) {
   archive.context().check(entry.bytes <= limit, "the entry {} has {} bytes, more than {}",
-                          excerpt(archive.names()[entry.index]), entry.bytes, limit);
+                          excerpt(entry.name), entry.bytes, limit);
   std::string text(entry.bytes, '\0');
   archive.read(entry, std::as_writable_bytes(std::span(text)));
   return text;
@@ -31,7 +31,7 @@ std::string read_text(const ZipArchive& archive, const ZipArchive::Entry& entry,
 std::string folder_of(const ZipArchive& archive) {
   constexpr std::string_view pickle = "data.pkl";
   std::vector<std::string> found;
-  for (const std::string& name : archive.names()) {
+  for (const auto& [name, index] : archive.names()) {
     archive.context().check(!name.ends_with("/constants.pkl"),
                             "a program of TorchScript, which is not run");
     if (name == pickle || name.ends_with("/data.pkl")) {

@@ -22,10 +22,13 @@ struct WeightsFile::Contents {
 
 namespace weights {
 
-// The contents of a file, of the files that an index names, or of those in a folder.
+// The contents of a file of tensors, told by its first bytes, or of the files that it, an index,
+// names; or of the one of these in a folder.
 WeightsFile::Contents read_path(const std::string& path);
-// The contents of a file of tensors, told by its first bytes; refuses an index.
-WeightsFile::Contents read_file(const std::string& path);
+// The same of a file whose path stands in errors, and by which the files of an index are found.
+WeightsFile::Contents read_file(const MappedFile& file, const std::string& path);
+// The contents of a file that must not be an index.
+WeightsFile::Contents read_shard(const std::string& path);
 
 // The readers of formats. Errors begin with the context.
 WeightsFile::Contents read_safetensors(const MappedFile& file, const FileContext& context);

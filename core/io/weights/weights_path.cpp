@@ -60,7 +60,7 @@ bool is_index(const MappedFile& file) {
   return text.starts_with('{') && !begins_as_safetensors(text);
 }
 
-WeightsFile::Contents read_mapped(const MappedFile& file, const std::string& path) {
+WeightsFile::Contents read_tensors(const MappedFile& file, const std::string& path) {
   const std::string_view text = text_of(file.bytes());
   if (begins_as_safetensors(text)) return read_safetensors(file, {"safetensors: " + path});
   if (text.starts_with("GGUF")) return read_gguf(file, {"GGUF: " + path});
@@ -80,18 +80,21 @@ WeightsFile::Contents read_mapped(const MappedFile& file, const std::string& pat
 
 }  // namespace
 
-WeightsFile::Contents read_file(const std::string& path) {
+WeightsFile::Contents read_shard(const std::string& path) {
   const MappedFile file(path);
   FileContext{"weights: " + path}.check(!is_index(file),
                                         "an index of files, not a file of tensors");
-  return read_mapped(file, path);
+  return read_tensors(file, path);
+}
+
+WeightsFile::Contents read_file(const MappedFile& file, const std::string& path) {
+  return is_index(file) ? read_shards(text_of(file.bytes()), path) : read_tensors(file, path);
 }
 
 WeightsFile::Contents read_path(const std::string& path) {
   std::error_code none;  // the file is opened below
   const std::string at = fs::is_directory(path, none) ? file_in(path) : path;
-  const MappedFile file(at);
-  return is_index(file) ? read_shards(text_of(file.bytes()), at) : read_mapped(file, at);
+  return read_file(MappedFile(at), at);
 }
 
 }  // namespace sotto::weights

@@ -1,6 +1,5 @@
 #include "core/io/weights/zip_archive.h"
 
-#include <set>
 #include <utility>
 
 #include <zip.h>
@@ -32,7 +31,6 @@ ZipArchive::ZipArchive(const MappedFile& file, FileContext context)
       archive_(open_archive(file_.bytes(), context_), &zip_discard) {
   const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
   context_.check(count <= max_entries, "{} entries, more than {}", count, max_entries);
-  std::set<std::string> seen;
   std::uint64_t left = file_.bytes().size();
   for (zip_int64_t k = 0; k < count; ++k) {
     const auto index = static_cast<zip_uint64_t>(k);
@@ -43,16 +41,18 @@ ZipArchive::ZipArchive(const MappedFile& file, FileContext context)
     context_.check(known && status.comp_size <= left,
                    "the entries have more bytes than the file, or entry {} cannot be read", k);
     left -= status.comp_size;
-    context_.check(seen.insert(status.name).second, "the entry {} occurs twice",
+    context_.check(names_.emplace(status.name, index).second, "the entry {} occurs twice",
                    excerpt(status.name));
-    names_.emplace_back(status.name);
   }
 }
 
 std::optional<ZipArchive::Entry> ZipArchive::find(const std::string& name) const {
+  const auto found = names_.find(name);
+  if (found == names_.end()) return std::nullopt;
   const std::lock_guard lock(mutex_);
   zip_stat_t status;
-  if (zip_stat(archive_.get(), name.c_str(), ZIP_FL_ENC_RAW, &status) != 0) return std::nullopt;
+  zip_stat_init(&status);
+  zip_stat_index(archive_.get(), found->second, ZIP_FL_ENC_RAW, &status);
   const zip_uint64_t needed =
       ZIP_STAT_INDEX | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
   context_.check((status.valid & needed) == needed && status.encryption_method == ZIP_EM_NONE,
@@ -60,14 +60,14 @@ std::optional<ZipArchive::Entry> ZipArchive::find(const std::string& name) const
   context_.check(status.comp_method == ZIP_CM_STORE || status.comp_method == ZIP_CM_DEFLATE,
                  "the entry {} is compressed by method {}, which is not supported", excerpt(name),
                  status.comp_method);
-  return Entry{status.index, status.size, status.comp_method == ZIP_CM_DEFLATE};
+  return Entry{name, found->second, status.size, status.comp_method == ZIP_CM_DEFLATE};
 }
 
 void ZipArchive::read(const Entry& entry, std::span<std::byte> into) const {
   const std::lock_guard lock(mutex_);
   zip_file_t* const opened = zip_fopen_index(archive_.get(), entry.index, 0);
   const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(opened, &zip_fclose);
-  context_.check(file != nullptr, "the entry {} cannot be read: {}", excerpt(names_[entry.index]),
+  context_.check(file != nullptr, "the entry {} cannot be read: {}", excerpt(entry.name),
                  zip_strerror(archive_.get()));
   zip_int64_t got = 1;
   while (got > 0 && !into.empty()) {
@@ -77,7 +77,7 @@ void ZipArchive::read(const Entry& entry, std::span<std::byte> into) const {
   // The checksum is compared at the end.
   std::byte more{};
   const bool whole = into.empty() && zip_fread(file.get(), &more, 1) == 0;
-  context_.check(whole, "the entry {} is damaged: {}", excerpt(names_[entry.index]),
+  context_.check(whole, "the entry {} is damaged: {}", excerpt(entry.name),
                  zip_file_strerror(file.get()));
 }
 

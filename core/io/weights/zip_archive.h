@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/io/file_context.h"
 #include "core/io/mapped_file.h"
@@ -20,6 +20,7 @@ namespace sotto::weights {
 class ZipArchive {
  public:
   struct Entry {
+    std::string name;
     std::uint64_t index;
     std::uint64_t bytes;  // as the archive says; read() trusts it no further
     bool deflated;        // else stored
@@ -29,7 +30,8 @@ class ZipArchive {
   // entries with more bytes than the file.
   ZipArchive(const MappedFile& file, FileContext context);
 
-  const std::vector<std::string>& names() const { return names_; }
+  // The numbers of entries by their names.
+  const std::map<std::string, std::uint64_t>& names() const { return names_; }
   // Throws for an entry that is encrypted or neither stored nor deflated; nullopt if there is none.
   std::optional<Entry> find(const std::string& name) const;
   // Fills `into`, of `entry.bytes`. Throws if the entry has other bytes, or its checksum is wrong.
@@ -41,7 +43,7 @@ class ZipArchive {
   FileContext context_;
   mutable std::mutex mutex_;
   std::unique_ptr<zip, void (*)(zip*)> archive_;
-  std::vector<std::string> names_;
+  std::map<std::string, std::uint64_t> names_;
 };
 
 }  // namespace sotto::weights
