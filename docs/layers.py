@@ -23,6 +23,7 @@ LAYERS = {
     "shape_layers": "Softmax, padding, pixel shuffling",
     "containers": "Containers",
     "lora": "Low-rank adaptation",
+    "quantized_layers": "Quantised layers",
 }
 FUNCTIONS = ["autograd/ops/loss", "autograd/ops"]
 HEAD = """# Layers, losses, optimizers, schedules

@@ -10,6 +10,7 @@
 #include "nn/layers/lora.h"
 #include "nn/layers/loss_layers.h"
 #include "nn/layers/norm_layers.h"
+#include "nn/layers/quantized_layers.h"
 #include "nn/layers/recurrent_layers.h"
 #include "nn/layers/resampling_layers.h"
 #include "nn/layers/shape_layers.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/layers/quantized_layers.h"
 
 namespace sotto::nn {
 
@@ -75,6 +76,11 @@ void set_parameters(Module& module, const std::map<std::string, Tensor>& tensors
 
 void save_module(const std::string& path, Module& module,
                  const std::map<std::string, std::string>& metadata) {
+  for (const NamedBlocks& one : named_blocks(module))
+    check(false,
+          "save_module: {} is quantised ({}) and no parameter, so that {} would lack it; save what "
+          "is trained, or call widen_blocks()",
+          one.name, name(one.blocks->format), path);
   save_safetensors(path, {.tensors = parameter_tensors(module), .metadata = metadata});
 }
 

@@ -24,7 +24,9 @@ enum class OtherTypes {
 void set_parameters(Module& module, const std::map<std::string, Tensor>& tensors,
                     const std::string& source, OtherTypes other_types = OtherTypes::converted);
 
-// Writes the file atomically. Throws SystemFailure when it cannot be written.
+// Writes the file atomically. Throws SystemFailure when it cannot be written, and
+// std::invalid_argument, naming the weight, if one is quantised (nn/layers/quantized_layers.h): the
+// file would lack it.
 void save_module(const std::string& path, Module& module,
                  const std::map<std::string, std::string>& metadata = {});
 // Returns the metadata. Weights in another floating-point type than the module's are converted.

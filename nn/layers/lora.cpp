@@ -19,6 +19,10 @@ LoraSizes sizes(const Layer& layer) {
   return {shape[0], shape.numel() / shape[0]};
 }
 
+LoraSizes sizes(const QuantizedLinear& layer) {
+  return {layer.blocks().rows(), layer.blocks().columns()};
+}
+
 // An initial value beside a weight: on its device, in its type or, if that is narrow, in f32.
 std::unique_ptr<Parameter> beside(const Tensor& weight, const Tensor& initial) {
   return std::make_unique<Parameter>(
@@ -28,6 +32,17 @@ std::unique_ptr<Parameter> beside(const Tensor& weight, const Tensor& initial) {
 // x a^T b^T, scaled between the thin products, where it costs least.
 Var thin_products(const Var& thin, const LoraLayer& layer) {
   return linear(affine(thin, layer.options().scale(), 0), thin.tape().use(*layer.lora_b));
+}
+
+// That of a linear layer's input.
+Var linear_products(const Var& x, const LoraLayer& layer) {
+  const Var thin = linear(dropout(x, layer.options().dropout), x.tape().use(*layer.lora_a));
+  return thin_products(thin, layer);
+}
+
+// The scaled product as a matrix [out, in].
+Tensor product_of(const LoraLayer& layer) {
+  return sotto::scale(gemm(layer.lora_b->value, layer.lora_a->value), layer.options().scale());
 }
 
 }  // namespace
@@ -87,15 +102,14 @@ std::unique_ptr<Module> Lora<Layer>::take_merged() {
 
 template <class Layer>
 Tensor Lora<Layer>::product() const {
-  Tensor product = sotto::scale(gemm(lora_b->value, lora_a->value), options().scale());
+  Tensor product = product_of(*this);
   if constexpr (std::is_same_v<Layer, Embedding>) product = contiguous(product.transpose(0, 1));
   return reshape(product, base.weight->value.shape());
 }
 
 Var LoraLinear::forward(const Var& x) {
   if (merged()) return base(x);
-  const Var thin = linear(dropout(x, options().dropout), x.tape().use(*lora_a));
-  return base(x) + thin_products(thin, *this);
+  return base(x) + linear_products(x, *this);
 }
 
 template <int axes>
@@ -121,6 +135,37 @@ Var LoraEmbedding::forward(const Var& ids) {
   const Var thin = embedding(transpose(ids.tape().use(*lora_a), 0, 1), ids, base.padding());
   return base(ids) + thin_products(thin, *this);
 }
+
+LoraQuantizedLinear::LoraQuantizedLinear(QuantizedLinear layer, const LoraOptions& options)
+    : LoraLayer(options), base(std::move(layer)) {
+  base.freeze();
+  const auto [out, in] = sizes(base);
+  lora_a = std::make_unique<Parameter>(kaiming_uniform({options.rank, in}));
+  lora_b = std::make_unique<Parameter>(zeros({out, options.rank}));
+}
+
+Var LoraQuantizedLinear::forward(const Var& x) { return base(x) + linear_products(x, *this); }
+
+void LoraQuantizedLinear::visit(const Visitor& visitor) {
+  visitor("base", base);
+  visitor("lora_a", lora_a);
+  visitor("lora_b", lora_b);
+}
+
+std::unique_ptr<Module> LoraQuantizedLinear::take_merged() {
+  auto merged = std::make_unique<Linear>(base.to_linear());
+  merged->weight->value = add(merged->weight->value, to_dtype(product(), Dtype::f32));
+  return merged;
+}
+
+Parameter& LoraQuantizedLinear::base_weight() {
+  fail(
+      fmt::format("Lora: merge: the base is quantised ({}) and takes no product; take_merged() "
+                  "widens it",
+                  name(base.blocks().format)));
+}
+
+Tensor LoraQuantizedLinear::product() const { return product_of(*this); }
 
 template class Lora<Linear>;
 template class Lora<Conv1d>;
@@ -155,13 +200,14 @@ std::optional<LoraSizes> sizes_of_any(const Module& layer) {
 }  // namespace
 
 std::optional<LoraSizes> lora_sizes(const Module& layer) {
-  return sizes_of_any<Linear, Conv1d, Conv2d, Conv3d, Embedding>(layer);
+  return sizes_of_any<Linear, QuantizedLinear, Conv1d, Conv2d, Conv3d, Embedding>(layer);
 }
 
 std::unique_ptr<Module> with_lora(Module& layer, const LoraOptions& options) {
   for (const auto make :
-       {adapted<Linear, LoraLinear>, adapted<Conv1d, LoraConv1d>, adapted<Conv2d, LoraConv2d>,
-        adapted<Conv3d, LoraConv3d>, adapted<Embedding, LoraEmbedding>}) {
+       {adapted<Linear, LoraLinear>, adapted<QuantizedLinear, LoraQuantizedLinear>,
+        adapted<Conv1d, LoraConv1d>, adapted<Conv2d, LoraConv2d>, adapted<Conv3d, LoraConv3d>,
+        adapted<Embedding, LoraEmbedding>}) {
     if (auto made = make(layer, options)) return made;
   }
   fail(fmt::format("Lora: a {} is not adapted: only linear layers, convolutions and embeddings are",

@@ -3,6 +3,7 @@
 
 #include "nn/layers/conv_pool_layers.h"
 #include "nn/layers/dense_layers.h"
+#include "nn/layers/quantized_layers.h"
 
 namespace sotto::nn {
 
@@ -94,6 +95,24 @@ class LoraEmbedding final : public Lora<Embedding> {
   Var forward(const Var& ids) override;
 };
 
+// LoraLinear around a weight that stays quantised. merge() is refused, since blocks take no
+// product; take_merged() widens the weight and returns a Linear.
+class LoraQuantizedLinear final : public LoraLayer {
+ public:
+  // Takes the layer and freezes its bias.
+  explicit LoraQuantizedLinear(QuantizedLinear layer, const LoraOptions& options = {});
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+  Module& base_layer() override { return base; }
+  std::unique_ptr<Module> take_merged() override;
+
+  QuantizedLinear base;  // frozen
+
+ protected:
+  Parameter& base_weight() override;
+  Tensor product() const override;
+};
+
 extern template class Lora<Linear>;
 extern template class Lora<Conv1d>;
 extern template class Lora<Conv2d>;
@@ -109,7 +128,7 @@ struct LoraSizes {
 };
 // Those of a layer that with_lora() takes; nullopt for another module.
 std::optional<LoraSizes> lora_sizes(const Module& layer);
-// Returns an adapted layer in place of a Linear, a Conv or an Embedding. Throws
+// Returns an adapted layer in place of a Linear, quantised or not, a Conv or an Embedding. Throws
 // std::invalid_argument, naming the kind, for another module.
 std::unique_ptr<Module> with_lora(Module& layer, const LoraOptions& options);
 

@@ -25,7 +25,8 @@ constexpr int layers =
           ConvTranspose<3>, MaxPool<2>, AvgPool<1>, AdaptiveAvgPool<1>, AdaptiveMaxPool, LpPool,
           GroupNorm, LayerNorm, InstanceNorm<2>, RMSNorm, Standardize, LocalResponseNorm, RNN, GRU,
           LSTM, RNNCell, GRUCell, LSTMCell, MultiheadAttention, TransformerEncoderLayer,
-          TransformerDecoderLayer, PositionalEmbedding, LoraLinear, LoraConv<2>, LoraEmbedding>();
+          TransformerDecoderLayer, PositionalEmbedding, LoraLinear, LoraConv<2>, LoraEmbedding,
+          QuantizedLinear, QuantizedEmbedding, LoraQuantizedLinear>();
 constexpr int options = count<ConvOptions, ConvTransposeOptions, PoolOptions, SequenceOptions,
                               RecurrentOptions, UpsampleOptions, AttentionOptions, NormOptions,
                               BagOptions, LinearOptions, EngineOptions, TrainOptions, Dataset>();
