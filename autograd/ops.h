@@ -10,7 +10,7 @@
 #include "autograd/ops/loss/element_losses.h"
 #include "autograd/ops/loss/losses.h"
 #include "autograd/ops/normalization.h"
-#include "autograd/ops/quantized.h"
+#include "autograd/ops/quantized_products.h"
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/resampling.h"
 #include "autograd/ops/sequence/attention.h"

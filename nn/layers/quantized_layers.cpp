@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/ops/quantized.h"
+#include "autograd/ops/quantized_products.h"
 #include "kernels/quantized/quantized.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -23,7 +23,7 @@ const BlockMatrix* blocks_of(const Module& module) {
 }
 
 // The ordinary layer for a quantised one, or null for another.
-std::unique_ptr<Module> widened(const Module& module) {
+std::unique_ptr<Module> ordinary(const Module& module) {
   if (const auto* linear = dynamic_cast<const QuantizedLinear*>(&module))
     return std::make_unique<Linear>(linear->to_linear());
   const auto* table = dynamic_cast<const QuantizedEmbedding*>(&module);
@@ -58,7 +58,7 @@ void replace(Module& module) {
   module.visit(Visitor([](const std::string&, Parameter&) {},
                        [](const std::string&, Module& child) { replace(child); },
                        [](const std::string&, std::unique_ptr<Module>& child) {
-                         if (auto other = widened(*child)) child = std::move(other);
+                         if (auto other = ordinary(*child)) child = std::move(other);
                          replace(*child);
                        }));
 }

@@ -2,17 +2,21 @@
 // the fastest of several repetitions in GFLOP/s (a multiplication and an addition count as two),
 // and as a fraction of the processor's multiply-adds from registers, timed in turn with it. Shapes
 // of private training on both engines; or, as `bench_kernels large`, large ones on the default
-// engine.
+// engine. `bench_kernels quantized` sets products with quantised blocks beside those in f32, and
+// times those of one token of SmolLM2-135M.
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/threads/parallel.h"
 #include "kernels/backend.h"
+#include "kernels/quantized/quantized.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/fma_peak.h"
 #include "tests/benchmarks/timing.h"
+#include "tests/support/random_blocks.h"
 
 using namespace sotto;
 
@@ -131,6 +135,61 @@ void large_shapes() {
   convolution(32, {256, 14, 256, 3, 1, 1});
 }
 
+// Forward and to the input, by blocks and by the widened matrix in turn.
+void quantized_product(const BlockMatrix& w, std::int64_t n) {
+  const Tensor wide = dequantize(w), x = full({n, w.columns()}, 0.5), dy = full({n, w.rows()}, 0.5);
+  const std::function<void()> runs[] = {
+      [&] { multiply_blocks(x, w); }, [&] { gemm(x, wide.transpose(0, 1)); },
+      [&] { multiply_blocks_transposed(dy, w); }, [&] { gemm(dy, wide); }};
+  constexpr int repetitions = 15;
+  double best[4] = {1e9, 1e9, 1e9, 1e9};
+  for (int k = 0; k < repetitions; ++k) {
+    for (int run = 0; run < 4; ++run) best[run] = std::min(best[run], seconds_of(runs[run]));
+  }
+  fmt::print(
+      "{{\"what\": \"{} {} x {}, {} rows\", \"threads\": {}, \"forward_us\": {:.1f}, "
+      "\"f32_forward_us\": {:.1f}, \"input_us\": {:.1f}, \"f32_input_us\": {:.1f}, \"bytes\": {}, "
+      "\"f32_bytes\": {}}}\n",
+      name(w.format), w.rows(), w.columns(), n, thread_count(), best[0] * 1e6, best[1] * 1e6,
+      best[2] * 1e6, best[3] * 1e6, w.bytes.bytes(), wide.bytes());
+}
+
+// The products of one token: 30 layers of Q4_1 matrices, and a Q8_0 table as the output layer.
+void one_token(PublicRandom& random) {
+  std::vector<BlockMatrix> all;
+  for (int layer = 0; layer < 30; ++layer) {
+    for (const auto& [rows, columns] : {std::pair(576, 576),
+                                        {192, 576},
+                                        {192, 576},
+                                        {576, 576},
+                                        {1536, 576},
+                                        {1536, 576},
+                                        {576, 1536}})
+      all.push_back(random_blocks(random, BlockFormat::q4_1, rows, columns));
+  }
+  all.push_back(random_blocks(random, BlockFormat::q8_0, 49152, 576));
+  const double seconds = fastest_seconds([&] {
+    for (const BlockMatrix& w : all) multiply_blocks(full({1, w.columns()}, 0.5), w);
+  });
+  fmt::print(
+      "{{\"what\": \"one token of SmolLM2-135M\", \"threads\": {}, \"milliseconds\": {:.2f}}}\n",
+      thread_count(), seconds * 1e3);
+}
+
+void quantized_shapes() {
+  PublicRandom random(1);
+  one_token(random);
+  for (const BlockFormat format : block_formats) {
+    // 576 values are not whole blocks of 256.
+    const std::int64_t width = block_size(format).values == 32 ? 576 : 512;
+    for (const auto& [rows, columns] :
+         {std::pair<std::int64_t, std::int64_t>(576, width), {576, 1536}, {49152, width}}) {
+      const BlockMatrix w = random_blocks(random, format, rows, columns);
+      for (const std::int64_t n : {1, 16, 256}) quantized_product(w, n);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -138,8 +197,12 @@ int main(int argc, char** argv) {
     large_shapes();
     return 0;
   }
+  if (argc == 2 && std::string_view(argv[1]) == "quantized") {
+    quantized_shapes();
+    return 0;
+  }
   if (argc > 1) {
-    fmt::print(stderr, "usage: bench_kernels [large]\n");
+    fmt::print(stderr, "usage: bench_kernels [large|quantized]\n");
     return 2;
   }
   for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {

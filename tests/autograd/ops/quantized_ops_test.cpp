@@ -1,5 +1,5 @@
 // Products and look-ups with frozen quantised matrices on the tape.
-#include "autograd/ops/quantized.h"
+#include "autograd/ops/quantized_products.h"
 
 #include "autograd/ops.h"
 #include "autograd/precision.h"

@@ -1,4 +1,4 @@
-#include "autograd/ops/quantized.h"
+#include "autograd/ops/quantized_products.h"
 
 #include "autograd/adjoint.h"
 #include "autograd/op.h"
