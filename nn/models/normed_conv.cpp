@@ -1,0 +1,18 @@
+#include "nn/models/normed_conv.h"
+
+#include "nn/layers/conv_pool_layers.h"
+#include "nn/layers/norm_layers.h"
+#include "nn/models/frozen_norm.h"
+
+namespace sotto::nn {
+
+NormedConv::NormedConv(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                       const ConvOptions& options, const ConvNorm& norm)
+    : conv(std::make_unique<Conv2d>(in, out, kernel, options, false)) {
+  if (norm.group)
+    this->norm = std::make_unique<GroupNorm>(norm.groups, out, NormOptions{.eps = norm.eps});
+  else
+    this->norm = std::make_unique<FrozenBatchNorm>(out, norm.eps);
+}
+
+}  // namespace sotto::nn

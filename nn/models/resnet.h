@@ -1,0 +1,85 @@
+// Residual networks (He et al. 2016), with the names and strides of torchvision.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "nn/layers/conv_pool_layers.h"
+#include "nn/layers/dense_layers.h"
+#include "nn/models/normed_conv.h"
+#include "nn/models/pretrained_model.h"
+
+namespace sotto::nn {
+
+// The defaults are ResNet-18's.
+struct ResNetOptions {
+  // The number of blocks in each stage. A stage has twice the width of the one before, and half its
+  // height and width in pixels.
+  std::vector<std::int64_t> blocks = {2, 2, 2, 2};
+  // Blocks of three convolutions, the last of which is four times as wide as the stage; otherwise
+  // of two.
+  bool bottleneck = false;
+  std::int64_t width = 64;  // of the stem and the first stage
+  // The inner convolutions of a bottleneck are so many times as wide as the stage (Zagoruyko and
+  // Komodakis 2016), and the 3x3 one has so many groups (Xie et al. 2017).
+  std::int64_t widening = 1, conv_groups = 1;
+  ConvNorm norm = {};
+  std::int64_t classes = 1000;
+  std::int64_t channels = 3;  // of the images
+  // For images of about 224x224 pixels: the stem is a 7x7 convolution with stride 2 and 3x3 max
+  // pooling with stride 2. Otherwise, for 32x32, one 3x3 convolution with stride 1.
+  bool large_images = true;
+};
+
+// Returns the options of resnet18, resnet34, resnet50, resnet101, resnet152, wide_resnet50_2 or
+// wide_resnet101_2. Throws std::invalid_argument for another name.
+ResNetOptions parse_resnet(const std::string& name);
+
+// A shortcut that is a 1x1 convolution, "0", and its norm, "1".
+class Downsample final : public Module {
+ public:
+  explicit Downsample(NormedConv inner) : inner_(std::move(inner)) {}
+  Var forward(const Var& x) override { return inner_(x); }
+  void visit(const Visitor& visitor) override;
+
+ private:
+  NormedConv inner_;
+};
+
+// relu(x' + branch(x)): the convolutions of the branch have ReLU between them; x' is x, or its
+// Downsample if the shapes differ. The stride is that of the 3x3 convolution.
+class ResidualBlock final : public Module {
+ public:
+  // Output channels of a bottleneck over its stage's width.
+  static constexpr std::int64_t expansion = 4;
+
+  // A block of a stage of this width.
+  ResidualBlock(std::int64_t in, std::int64_t width, std::int64_t stride,
+                const ResNetOptions& options);
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+ private:
+  std::vector<NormedConv> branch_;
+  std::optional<Downsample> downsample_;
+};
+
+// Classifies images [n, channels, h, w]: logits [n, classes]. ResNet-50 has 25,557,032 parameters
+// and 53,120 statistics.
+class ResNet final : public ImageModel {
+ public:
+  // Throws std::invalid_argument unless every stage has a block, and the groups divide the widths.
+  explicit ResNet(const ResNetOptions& options = {});
+  Var features(const Var& images) override;
+  Var classify(const Var& features) override;
+  void visit(const Visitor& visitor) override;
+  ModelParts parts() const override;
+
+ private:
+  NormedConv stem_;
+  bool pooled_;
+  std::vector<Sequential> stages_;
+  std::unique_ptr<Module> fc_;
+};
+
+}  // namespace sotto::nn
