@@ -239,7 +239,8 @@ struct Clamp {
   // 0, and tests do not draw limits.
   template <class T>
   HD T grad(T x, T) const {
-    return x > T(low_limit) && x < T(high_limit) ? T(1) : T(0);
+    const T above = x > T(low_limit) ? T(1) : T(0);  // two selections, which vectorize
+    return x < T(high_limit) ? above : T(0);
   }
 };
 

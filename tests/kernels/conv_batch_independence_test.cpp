@@ -37,16 +37,25 @@ TEST_CASE("a NaN in one sample leaves the bits of the other samples") {
   });
 }
 
+namespace {
+
+struct Sizes {
+  Shape channels;
+  std::int64_t side, groups = 1;
+};
+
+}  // namespace
+
 TEST_CASE("a sample has the same bits in any batch on the CPU", "[gate]") {
   for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {
     if (has_cpu_engine(engine)) set_cpu_engine(engine);
     Random random(8);
     constexpr std::int64_t samples = 71;
-    for (const auto& [channels, side] : {std::pair<Shape, std::int64_t>{{6, 16}, 9},
-                                         {{32, 64}, 8},
-                                         {{128, 32}, 16},
-                                         {{256, 32}, 8}}) {
-      const ConvCase c = image_case(samples, channels, side, square(3, 1, 1));
+    for (const auto& [channels, side, groups] :
+         {Sizes{{6, 16}, 9}, {{32, 64}, 8}, {{128, 32}, 16}, {{256, 32}, 8}, {{40, 40}, 9, 40}}) {
+      Window window = square(3, 1, 1);
+      window.groups = groups;
+      const ConvCase c = image_case(samples, channels, side, window);
       INFO(to_string(c.x) << " w " << to_string(c.w));
       const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
       const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);

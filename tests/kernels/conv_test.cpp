@@ -173,6 +173,20 @@ TEST_CASE("convolutions and their gradients are the sums of products that define
   });
 }
 
+TEST_CASE("depthwise convolutions are the sums that define them, whatever the channels", "[gate]") {
+  for_each_engine([](Backend& engine) {
+    Random random(5);
+    for (const std::int64_t channels : {2, 16, 19, 37}) {
+      for (int round = 0; round < 8; ++round) {
+        ConvCase c = random_case(random, between(random, 1, 3));
+        c.window.groups = c.x[1] = c.y[1] = c.w[0] = channels;
+        c.w[1] = 1;
+        for (const Dtype dtype : float_dtypes) check_all(engine, random, c, dtype);
+      }
+    }
+  });
+}
+
 TEST_CASE("norms of weight gradients are those of the materialized ones, however large", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(7);

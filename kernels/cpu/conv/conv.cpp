@@ -7,6 +7,7 @@
 #include "kernels/cpu/conv/conv_gram.h"
 #include "kernels/cpu/conv/conv_images.h"
 #include "kernels/cpu/conv/conv_weight_norms.h"
+#include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
 #include "kernels/cpu/grain.h"
@@ -193,6 +194,7 @@ void convolve_data(const View& dy, const View& w, const Geometry& g, const View&
 // dw [o, taps, c] = the sum over `samples`.
 template <class T>
 void sum_weight(const View& dy, const View& x, const Geometry& g, Range samples, T* dw) {
+  if (is_depthwise(g)) return sum_depthwise_weight(dy, x, g, samples, dw);
   std::fill_n(dw, g.outputs * g.taps(), T{0});
   for_each_block(g, samples, [&](Range block) {
     Images<T> in(x, block), grads(dy, block);
@@ -210,17 +212,61 @@ void sum_weight(const View& dy, const View& x, const Geometry& g, Range samples,
   });
 }
 
+// Weights [c, taps] in the order [taps, c].
+template <class T>
+void by_taps(const T* packed, const Geometry& g, T* y) {
+  const std::int64_t taps = g.taps();
+  for (std::int64_t c = 0; c < g.channels; ++c) {
+    for (std::int64_t k = 0; k < taps; ++k) y[k * g.channels + c] = packed[c * taps + k];
+  }
+}
+
+// Depthwise passes: calls f(passes, weights, from, to) for each sample of x and y, with the weights
+// [taps, c].
+template <class T, class F>
+void for_each_depthwise(const View& x, const View& w, const Geometry& g, const View& y, F&& f) {
+  const Values<T> packed(w.numel()), weights(w.numel());
+  pack(w, packed.data());
+  by_taps(packed.data(), g, weights.data());
+  const Depthwise<T> passes(g);
+  parallel_for(g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      Images<T> from(x, {n, n + 1}), to(y, {n, n + 1});
+      from.load();
+      f(passes, weights.data(), from.data(), to.data());
+      to.store();
+    }
+  });
+}
+
+template <class T>
+void convolve_depthwise(const View& x, const View& w, const View& bias, const Geometry& g,
+                        const View& y) {
+  const Values<T> offsets(g.outputs);
+  if (bias.data) pack(as_weights(bias), offsets.data());
+  for_each_depthwise<T>(x, w, g, y,
+                        [&](const auto& passes, const T* weights, const T* from, T* to) {
+                          passes.forward(from, weights, bias.data ? offsets.data() : nullptr, to);
+                        });
+}
+
 }  // namespace
 
 void CpuBackend::conv(View x, View w, View bias, const Window& window, View y) {
+  const Geometry g(x, y, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    convolve<T>(x, w, bias, Geometry(x, y, window), y);
+    is_depthwise(g) ? convolve_depthwise<T>(x, w, bias, g, y) : convolve<T>(x, w, bias, g, y);
   });
 }
 
 void CpuBackend::conv_data(View dy, View w, const Window& window, View dx) {
+  const Geometry g(dx, dy, window);
   with_arithmetic(dy.dtype, [&]<class T>(std::type_identity<T>) {
-    convolve_data<T>(dy, w, Geometry(dx, dy, window), dx);
+    if (!is_depthwise(g)) return convolve_data<T>(dy, w, g, dx);
+    for_each_depthwise<T>(dy, w, g, dx,
+                          [](const auto& passes, const T* weights, const T* from, T* to) {
+                            passes.data(from, weights, to);
+                          });
   });
 }
 

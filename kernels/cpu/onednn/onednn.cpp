@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/onednn_batches.h"
 
@@ -173,7 +174,7 @@ Backend* onednn_backend() {
 void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y) {
   const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
   const Geometry g(x, y, window);
-  if (suits_onednn({x, w, y}) && plain_bias) {
+  if (suits_onednn({x, w, y}) && plain_bias && !is_depthwise(g)) {
     const BatchChunks tiles = winograd_chunks(g, bias.data != nullptr, x, y);
     if (tiles.usable()) return transform(tiles, {tiles, *this, w}, bias, x, y);
     const BatchChunks chunks = pass_pieces(Pass::forward, g, bias.data != nullptr, x, w, y);
@@ -184,6 +185,7 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
 
 void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
+  if (is_depthwise(g)) return CpuBackend::conv_data(dy, w, window, dx);
   const auto forward = as_forward(g);
   if (forward && suits_onednn({dy, w, dx})) {
     const BatchChunks tiles = winograd_chunks(*forward, false, dy, dx);

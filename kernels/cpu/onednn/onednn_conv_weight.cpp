@@ -8,6 +8,7 @@
 #include "kernels/cpu/conv/conv_gram.h"
 #include "kernels/cpu/conv/conv_parts.h"
 #include "kernels/cpu/conv/conv_weight_norms.h"
+#include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/onednn_batches.h"
 #include "kernels/host_device/rounded_term.h"
@@ -251,7 +252,7 @@ void write_row_norms(const BatchChunks& chunks, const Geometry& g, const float* 
 // Each thread computes one sum; the sums are then added in a fixed order.
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
-  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
+  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous() || is_depthwise(g)) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
   const std::vector<SumPart> parts = sum_parts(dy, x, window);
@@ -280,8 +281,9 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
                                         View dw) {
   const Geometry g(x, dy, window);
   if (!suits_onednn({dy, x})) return false;
-  const std::vector<SumPart> parts = sum_parts(dy, x, window);
-  if (parts.empty()) return false;
+  const bool depthwise = is_depthwise(g);
+  const std::vector<SumPart> parts = depthwise ? std::vector<SumPart>() : sum_parts(dy, x, window);
+  if (parts.empty() && !depthwise) return false;
   const std::int64_t size = dw.numel(),
                      threads = std::min<std::int64_t>(std::ssize(ends), thread_count());
   const Storage sums(static_cast<std::size_t>(threads * size) * sizeof(double), cpu);
@@ -295,6 +297,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
       const bool ours = first * threads / g.samples == thread && end > first;
       if (ours) {
         std::fill_n(floats(one), size, 0.0F);
+        if (depthwise) sum_depthwise_weight(dy, x, g, {first, end}, floats(one));
         for (const SumPart& part : parts) add_sum_of(part, {first, end}, floats(one));
         add_rounded_to(floats(one), size, spacing, all + thread * size);
       }
@@ -313,7 +316,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
 
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
+  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous() && !is_depthwise(g)) {
     const bool in_parts = g.positions() > conv_chain;
     if (in_parts && rows_by_parts(dy, x, window, dw, norms)) return;
     const BatchChunks chunks = row_chunks(g, x, dy);
@@ -331,7 +334,7 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
 
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g)) {
+  if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g) && !is_depthwise(g)) {
     const bool in_parts = g.positions() > conv_chain;
     if (in_parts && rows_by_parts(dy, x, window, {}, y)) return;
     const BatchChunks chunks(Pass::weight, g, false, alone);
