@@ -6,6 +6,8 @@
 
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
+#include "nn/models/efficientnet.h"
+#include "nn/models/frozen_norm.h"
 #include "samples/models/models.h"
 #include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
@@ -95,6 +97,20 @@ Entry residual(const char* name, const char* description, std::int64_t side,
           .classes = options.classes};
 }
 
+Entry efficientnet(const char* name, const char* description, nn::StoredNorms norms) {
+  return {.name = name,
+          .description = description,
+          .make =
+              [=] {
+                auto net = std::make_unique<nn::EfficientNet>(
+                    nn::parse_efficientnet("efficientnet_lite0"));
+                nn::convert_batch_norms(*net, norms);
+                return net;
+              },
+          .input = {3, 128, 128},
+          .classes = 1000};
+}
+
 std::vector<Entry> large_networks() {
   const CausalOptions words{.words = 50257, .length = 512, .width = 768, .heads = 12, .blocks = 12};
   CausalOptions longer = words;
@@ -106,7 +122,11 @@ std::vector<Entry> large_networks() {
       causal("gpt2-1024", "the same over 1,024 tokens", longer),
       vision("vit-b16", "twelve blocks of width 768 over 16x16 patches of 224x224 images", patches),
       residual("resnet50-224", "ResNet-50 with group normalisation for 224x224 images", 224,
-               {.classes = 1000, .large_images = true})};
+               {.classes = 1000, .large_images = true}),
+      efficientnet("efficientnet-lite0", "with folded batch norms, for 128x128 images",
+                   nn::StoredNorms::folded),
+      efficientnet("efficientnet-lite0-frozen", "with frozen batch norms, for 128x128 images",
+                   nn::StoredNorms::frozen)};
 }
 
 // The same kinds as small as tests want them.
