@@ -8,6 +8,7 @@
 #include "autograd/op.h"
 #include "autograd/precision.h"
 #include "autograd/sink.h"
+#include "autograd/trace.h"
 #include "core/cuda/capture.h"
 #include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -79,6 +80,7 @@ Tape::Tape(State state, Mode mode)
 Tape::~Tape() = default;
 
 Var Tape::append(detail::TapeNode node, const Tensor& value, bool needs_grad) {
+  if (tracing()) trace_value({.value = value, .samples = node.samples});
   Var y;
   y.value_ = value;
   y.samples_ = node.samples;
@@ -177,6 +179,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
     check_plain_rows(op.name, "tensors that it may capture,", samples,
                      "if it captures none, make its Op with Op::Captures::shared");
   check_rows(op, inputs, value, samples, sample_count());
+  if (tracing()) trace_value({.op = op.name, .inputs = inputs, .value = value, .samples = samples});
   // The closure of backward holds the values that it reads; the node itself holds none.
   for (Var& x : inputs) x.value_ = x.value_.outline();
   if (!needs_grad) {

@@ -8,6 +8,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -162,6 +163,7 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
   const Tensor y = conv(input, weight, b ? b->value() : Tensor(), window);
   std::vector<Var> inputs{x, w};
   if (b) inputs.push_back(*b);
+  if (tracing()) trace_attributes(window_attributes(window));
   return x.tape().record(
       conv_op, inputs, with_rank(y, rank), samples,
       [=, shape = w.shape(), biased = b.has_value()](const Tensor& d, Adjoint& adjoint) {
@@ -187,6 +189,7 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   Tensor argmax = pooled(input, window, window.positions() <= max_in_byte ? Dtype::u8 : Dtype::i32);
   backend(y.device()).max_pool(input.view(), window, y.view(), argmax.view());
   const int rank = x.rank();
+  if (tracing()) trace_attributes(window_attributes(window));
   return x.tape().record(
       max_pool_op, {x}, with_rank(y, rank), preserve_sample_axis(max_pool_op, x, touched),
       [argmax, window, rank, shape = input.shape(), order = input.memory_order()](
@@ -209,6 +212,7 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
   const bool counted = options.count_padding;
   backend(y.device()).avg_pool(input.view(), window, counted, y.view());
   const int rank = x.rank();
+  if (tracing()) trace_attributes(window_attributes(window, counted));
   return x.tape().record(
       avg_pool_op, {x}, with_rank(y, rank), preserve_sample_axis(avg_pool_op, x, touched),
       [window, counted, rank, shape = input.shape(), order = input.memory_order()](

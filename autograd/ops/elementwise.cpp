@@ -10,6 +10,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "core/random/philox.h"
 #include "kernels/chunk_bytes.h"
 #include "kernels/functors/functors.h"
@@ -51,6 +52,7 @@ Var unary(int op, Var x, Constants constants) {
   const Tensor y = unary(op, x.value(), constants, keeps_x ? Tensor() : reusable(x));
   const Tensor kept_y = reads_second(reads) ? y : Tensor();
   const Tensor kept_x = keeps_x ? x.value() : kept_y;
+  if (tracing()) trace_attributes({{"a", constants.a}, {"b", constants.b}});
   return x.tape().record(
       name, {x}, y, x.samples(),
       [op, constants, x = kept_x, y = kept_y](const Tensor& dy, Adjoint& adjoint) {

@@ -11,6 +11,7 @@
 #include "autograd/ops/reductions.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -70,6 +71,7 @@ std::vector<Var> parts_of(const Var& x, int axis, SampleAxis samples,
 Var scattered(const Var& src, int axis, const Var& ids, const Shape& shape) {
   const SampleAxis samples = indexed_samples(scatter_op, src, axis, ids);
   const Tensor y = put_along(src.value(), ids.value(), axis, shape);
+  if (tracing()) trace_attributes({{"axis", axis}, {"ids", std::vector{ids}}, {"shape", shape}});
   return src.tape().record(scatter_op, {src}, y, samples,
                            [ids = ids.value(), axis](const Tensor& dy, Adjoint& adjoint) {
                              adjoint.input(0, take_along(dy, ids, axis));
@@ -83,7 +85,9 @@ Var gather_shared(const Var& x, int axis, const Var& ids) {
   Tape& tape = ids.tape();
   Shape one_each = Shape::filled(x.rank() + 1, 1);
   one_each[0] = ids.shape()[s];
-  const Var copies = add(untracked(tape, zeros(one_each, x.dtype(), x.value().device()), 0), x);
+  const Var zero = untracked(tape, zeros(one_each, x.dtype(), x.value().device()), 0);
+  if (tracing()) explain_value("zeros", {}, {}, zero);
+  const Var copies = add(zero, x);
   Shape to_front{s}, back;
   for (int i = 0; i < ids.rank(); ++i) {
     if (i != s) to_front.push_back(i);
@@ -103,6 +107,7 @@ Var gather(const Var& x, int axis, const Var& ids) {
   if (x.samples().is_shared() && ids.samples().batched()) return gather_shared(x, axis, ids);
   const SampleAxis samples = indexed_samples(gather_op, x, axis, ids);
   const Tensor y = take_along(x.value(), ids.value(), axis);
+  if (tracing()) trace_attributes({{"axis", axis}, {"ids", std::vector{ids}}});
   return x.tape().record(
       gather_op, {x}, y, samples,
       [ids = ids.value(), axis, shape = x.shape()](const Tensor& dy, Adjoint& adjoint) {
@@ -197,6 +202,7 @@ Var argmax(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("argmax", axis, x.rank());
   const SampleAxis samples = preserve_sample_axis("argmax", x, {axis});
   const Var y = untracked(x.tape(), argmax(x.value(), axis).unsqueeze(axis), samples);
+  if (tracing()) explain_value("argmax", {x}, {{"axis", axis}}, y);
   return keepdim ? y : squeeze(y, axis);
 }
 
@@ -265,6 +271,8 @@ Ordered sort(const Var& x, int axis, bool descending) {
   }
   const Tensor order = contiguous(Tensor::from(ids, lines.shape()).transpose(axis, -1));
   const Var where_from = untracked(x.tape(), order, samples);
+  if (tracing())
+    explain_value("argsort", {x}, {{"axis", axis}, {"descending", descending}}, where_from);
   return {gather(x, axis, where_from), where_from};
 }
 

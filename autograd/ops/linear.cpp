@@ -10,6 +10,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -164,6 +165,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
           .slice(-1, 0, outputs);
   std::vector<Var> inputs{x, w};
   if (b) inputs.push_back(*b);
+  if (tracing()) trace_attributes({{"transposed", !flipped}});
   return x.tape().record(
       op, inputs, y, samples,
       [x = w.needs_grad() ? x.value() : x.value().outline(), weight, samples, flipped, outputs,

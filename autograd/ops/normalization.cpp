@@ -11,6 +11,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/norm_formulas.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -196,6 +197,15 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
   backend(y.device())
       .normalize({rule, view_or_none(parts[0]), view_or_none(parts[1])}, layout.view(from, all),
                  layout.stats(gradient.stats, all), layout.view(y, all));
+  if (tracing()) {
+    trace_attributes({{"groups", layout.groups},
+                      {"rows", layout.order.rank() - layout.affine.rank()},
+                      {"affine", layout.affine},
+                      {"has_weight", affine.weight.has_value()},
+                      {"has_bias", affine.bias.has_value()},
+                      {"centered", rule.centered},
+                      {"eps", rule.eps}});
+  }
   return x.tape().record(normalize_op, inputs, y, samples, gradient);
 }
 

@@ -10,6 +10,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/backend.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -87,6 +88,7 @@ Var softmax_rows(const Op& op, Var x, int axis, bool logarithm) {
   const Tensor rows = last(x.value());
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   backend(y.device()).softmax(rows.view(), logarithm, y.view());
+  if (tracing()) trace_attributes({{"axis", axis}});
   return x.tape().record(
       op, {x}, y.transpose(axis, -1), samples,
       [y, last, axis, logarithm](const Tensor& dy, Adjoint& adjoint) {
@@ -103,6 +105,7 @@ Var sum(const Var& input, const Shape& wanted, bool keepdim) {
   cast_inputs(sum_op, {&x});
   const Shape axes = axes_of("sum", x, wanted);
   const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
+  if (tracing()) trace_attributes({{"axes", axes}, {"keepdim", keepdim}});
   return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
                          [shape = x.shape(), axes](const Tensor& dy, Adjoint& adjoint) {
                            const Tensor kept =
@@ -134,6 +137,7 @@ Var norm(const Var& input, const Shape& wanted, bool keepdim) {
   const Shape axes = axes_of("norm", x, wanted);
   const Tensor y = unary(unary_index<functors::Sqrt>, sum(mul(x.value(), x.value()), axes, true));
   const Tensor value = keepdim ? y : reshape(y, sum(x.value(), axes, false).shape());
+  if (tracing()) trace_attributes({{"axes", axes}, {"keepdim", keepdim}});
   return x.tape().record(norm_op, {x}, value, reduced_samples(norm_op, x, axes, keepdim),
                          [x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
                            // If the norm is zero, so is x, and any divisor works.
@@ -166,6 +170,7 @@ Var logsumexp(const Var& input, const Shape& wanted, bool keepdim) {
   const SampleAxis samples = preserve_sample_axis("logsumexp", x, axes);
   // The shift cancels, so it needs no gradient.
   const Var shift = untracked(x.tape(), reduce(Reduction::max, x.value(), axes, true), samples);
+  if (tracing()) explain_value("max", {x}, {{"axes", axes}}, shift);
   Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
   for (int i = x.rank() - 1; i >= 0 && !keepdim; --i) {
     if (contains(axes, i)) y = squeeze(y, i);
@@ -199,6 +204,7 @@ Var map_axis(const Var& x, int axis, const Tensor& matrix) {
     return reshape(gemm(rows, m), shape).transpose(axis, -1);
   };
   const Tensor m = to_dtype(matrix, x.dtype());
+  if (tracing()) trace_attributes({{"axis", axis}, {"matrix", m}});
   return x.tape().record(
       map_axis_op, {x}, along(x.value(), m.transpose(0, 1)),
       preserve_sample_axis(map_axis_op, x, {axis}),

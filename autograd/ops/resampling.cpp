@@ -11,6 +11,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/host_device/geometry.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -140,6 +141,7 @@ Var conv_transpose(const Var& input_images, const Var& weights, const std::optio
                weight = with_three_spatial_axes(w.value());
   const Tensor sum = conv_data(input, weight, window, transposed_shape(input, weight, window));
   // The weight's gradient is that of a convolution from y to x.
+  if (tracing()) trace_attributes(window_attributes(window));
   const Var y = x.tape().record(
       conv_transpose_op, {x, w}, with_rank(sum, rank), samples,
       [=, shape = w.shape()](const Tensor& d, Adjoint& adjoint) {

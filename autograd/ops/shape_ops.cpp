@@ -8,6 +8,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -88,6 +89,7 @@ Var permute(const Var& x, const Shape& axes) {
     inverse[from] = k;
     if (x.samples().batched() && x.samples().axis() == from) samples = k;
   }
+  if (tracing()) trace_attributes({{"axes", axes}});
   return x.tape().record(
       permute_op, {x}, y, samples,
       [inverse](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dy.permute(inverse)); },
@@ -135,6 +137,8 @@ Var expand(const Var& x, const Shape& shape) {
 Var slice(const Var& x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step) {
   axis = normalize_axis("slice", axis, x.rank());
   const Tensor y = x.value().slice(axis, start, stop, step);
+  if (tracing())
+    trace_attributes({{"axis", axis}, {"start", start}, {"stop", stop}, {"step", step}});
   return x.tape().record(
       slice_op, {x}, y, preserve_sample_axis(slice_op, x, {axis}),
       [shape = x.shape(), axis, start, stop, step](const Tensor& dy, Adjoint& adjoint) {
@@ -178,6 +182,7 @@ Var concat(const std::vector<Var>& given, int axis) {
     values.push_back(x.value().expand(shape));
     starts.push_back(starts.back() + shape[axis]);
   }
+  if (tracing()) trace_attributes({{"axis", axis}});
   return batch_dims.tape().record(concat_op, parts, concat(values, axis), samples,
                                   [axis, starts](const Tensor& dy, Adjoint& adjoint) {
                                     for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
@@ -238,6 +243,7 @@ Var take(const Var& x, int axis, const std::vector<std::int64_t>& ids) {
   axis = normalize_axis("take", axis, x.rank());
   const Tensor index = Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
   const Tensor y = gather(x.value(), index, axis);
+  if (tracing()) trace_attributes({{"axis", axis}, {"ids", index}});
   return x.tape().record(take_op, {x}, y, preserve_sample_axis(take_op, x, {axis}),
                          [index, axis, size = x.shape()[axis]](const Tensor& dy, Adjoint& adjoint) {
                            adjoint.input(0, scatter_add(dy, index, axis, size));

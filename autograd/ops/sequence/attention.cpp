@@ -12,6 +12,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "core/random/philox.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/dropout_counter.h"
@@ -245,7 +246,9 @@ SampleAxis attention_samples(const std::vector<Var>& all, const Shape& batch_dim
 Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   Shape one = Shape::filled(rank, 1);
   one[axis] = samples;
-  return add(x, untracked(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
+  const Var zero = untracked(x.tape(), zeros(one, x.dtype(), x.value().device()), axis);
+  if (tracing()) explain_value("zeros", {}, {}, zero);
+  return add(x, zero);
 }
 
 // The attention problem without its operands, which have all leading axes and the sample axis
@@ -297,6 +300,13 @@ Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Ten
   s.k = flat(k);
   s.v = flat(v);
   return s;
+}
+
+Attributes attributes_of(const Attention& s, const std::vector<Var>& masks) {
+  return {{"masks", masks},
+          {"causal", s.options.causal},
+          {"always_visible", s.options.always_visible},
+          {"scale", s.scale}};
 }
 
 // True if fused attention supports the options: no dropout, no keys that are always visible.
@@ -376,6 +386,7 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
   const Var q = operand(query), k = operand(key), v = operand(value);
   const Attention s = described(q, k, v, masks, options, samples);
   const Shape shape = with_matrix(batch_dims, a, v.value().size(-1));
+  if (tracing()) trace_attributes(attributes_of(s, masks));
   if (plain(s)) {
     if (const auto result =
             fused_attention(q.value(), k.value(), v.value(), s.masks, s.scale, s.options.causal))

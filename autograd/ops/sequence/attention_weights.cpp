@@ -8,6 +8,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -39,7 +40,9 @@ Tensor any_seen(const Tensor& scores) {
 
 Var score_mask(const Var& mask) {
   if (is_float(mask.dtype()) || mask.dtype() == Dtype::i64) return mask;
-  return untracked(mask.tape(), to_dtype(mask.value(), Dtype::i64), mask.samples());
+  const Var y = untracked(mask.tape(), to_dtype(mask.value(), Dtype::i64), mask.samples());
+  if (tracing()) explain_value("to_i64", {mask}, {}, y);
+  return y;
 }
 
 Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
@@ -61,6 +64,7 @@ Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
   // Queries that see no key pass the softmax with finite scores.
   const Var zero = tape.constant(zeros({}, scores.dtype()));
   const Var seen = untracked(tape, any_seen(scores.value()), scores.samples());
+  if (tracing()) explain_value("seen", {scores}, {}, seen);
   return where(seen, softmax(where(seen, scores, zero)), zero);
 }
 

@@ -15,6 +15,7 @@
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
 #include "autograd/segment.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -275,6 +276,16 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
   const OpInputs p = op_inputs(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
   check(!c0 || cell == Cell::lstm, "{}: only an LSTM has a c state", op.name);
+  if (tracing()) {
+    trace_attributes({{"bias_ih", p.bias_ih},
+                      {"bias_hh", p.bias_hh},
+                      {"hr", p.hr},
+                      {"h0", p.h0},
+                      {"c0", p.c0},
+                      {"relu", cell == Cell::relu},
+                      {"reverse", options.reverse},
+                      {"lengths", options.lengths.defined()}});
+  }
   const auto whole = cell == Cell::lstm ? fused_lstm(op, p, options) : std::nullopt;
   if (whole) return *whole;
   const SampleAxis samples = preserve_sample_axis(op, x, {1, 2});
