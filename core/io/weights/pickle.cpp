@@ -280,15 +280,18 @@ class Machine {
       }
       case reduce:
       case new_object: return call();
-      case build: {
-        take();
-        // An OrderedDict of PyTorch has the versions of modules as its state.
-        check(top()->is(Kind::dictionary), "a state for {}, which is no dictionary",
-              excerpt(top()->text));
-        return true;
-      }
+      case build: return set_state();
       default: return false;
     }
+  }
+
+  // An OrderedDict of PyTorch has the versions of modules as its state, a parameter of its first
+  // versions whether it has a gradient.
+  bool set_state() {
+    take();
+    check(top()->is(Kind::dictionary) || top()->calls("torch.nn.parameter.Parameter"),
+          "a state for {}, which has none", excerpt(top()->text));
+    return true;
   }
 
   // Two lines: a module, and a name in it.

@@ -71,9 +71,10 @@ class Walk {
   // Adds the tensors in a value; false if there is none. Of a list or a dictionary without a tensor
   // the path alone is left out.
   bool visit(const Pickled& value, const std::string& path, int depth) {
-    context_.check(depth <= deepest && ++visits_ <= max_visits,
-                   "{} is nested more than {} deep, or has more than {} values", excerpt(path),
-                   deepest, max_visits);
+    if (depth > deepest || ++visits_ > max_visits) {
+      context_.fail("{} is nested more than {} deep, or has more than {} values", excerpt(path),
+                    deepest, max_visits);
+    }
     if (is_tensor(value)) {
       const FileContext here = context_.tensor(path);
       const bool added =

@@ -43,7 +43,7 @@ std::string folder_of(const ZipArchive& archive) {
   return found[0];
 }
 
-// The bytes of an entry, which are read once for all tensors that share them.
+// The bytes of a deflated entry, which are read once for all tensors that share them.
 class ZipStorage {
  public:
   ZipStorage(std::shared_ptr<const ZipArchive> archive, ZipArchive::Entry entry)
@@ -81,6 +81,10 @@ void attach(TorchStorage& storage, const std::shared_ptr<const ZipArchive>& arch
   context.check(!entry->deflated || storage.used == storage.bytes(),
                 "the compressed entry {} has {} bytes where the tensors have {}", excerpt(name),
                 entry->bytes, storage.used);
+  if (std::shared_ptr<void> mapped = archive->map(*entry)) {
+    storage.first = [mapped = std::move(mapped)] { return mapped; };
+    return;
+  }
   storage.first = [read = std::make_shared<ZipStorage>(archive, *entry)] { return read->bytes(); };
 }
 

@@ -55,6 +55,7 @@ constexpr std::string_view other_globals[] = {
     "torch._utils._rebuild_tensor_v3",
     "torch._utils._rebuild_parameter",
     "torch._utils._rebuild_parameter_with_state",
+    "torch.nn.parameter.Parameter",  // of PyTorch's first versions
 };
 
 // The type whose storages, or whose own name, is that of a global.
@@ -70,7 +71,8 @@ const ElementType* element_type(std::string_view global) {
 }
 
 bool is_parameter(const Pickled& value) {
-  return value.is(Kind::object) && value.text.starts_with("torch._utils._rebuild_parameter");
+  return value.calls("torch.nn.parameter.Parameter") ||
+         (value.is(Kind::object) && value.text.starts_with("torch._utils._rebuild_parameter"));
 }
 
 // The arguments of torch._utils._rebuild_tensor_v2.

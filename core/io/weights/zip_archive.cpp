@@ -4,6 +4,8 @@
 
 #include <zip.h>
 
+#include "core/io/weights/zip_places.h"
+
 namespace sotto::weights {
 
 namespace {
@@ -28,7 +30,8 @@ zip_t* open_archive(std::span<const std::byte> bytes, const FileContext& context
 ZipArchive::ZipArchive(const MappedFile& file, FileContext context)
     : file_(file),
       context_(std::move(context)),
-      archive_(open_archive(file_.bytes(), context_), &zip_discard) {
+      archive_(open_archive(file_.bytes(), context_), &zip_discard),
+      places_(zip_places(file_.bytes(), context_)) {
   const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
   context_.check(count <= max_entries, "{} entries, more than {}", count, max_entries);
   std::uint64_t left = file_.bytes().size();
@@ -54,13 +57,22 @@ std::optional<ZipArchive::Entry> ZipArchive::find(const std::string& name) const
   zip_stat_init(&status);
   zip_stat_index(archive_.get(), found->second, ZIP_FL_ENC_RAW, &status);
   const zip_uint64_t needed =
-      ZIP_STAT_INDEX | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+      ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
   context_.check((status.valid & needed) == needed && status.encryption_method == ZIP_EM_NONE,
                  "the entry {} is encrypted", excerpt(name));
-  context_.check(status.comp_method == ZIP_CM_STORE || status.comp_method == ZIP_CM_DEFLATE,
+  const bool stored = status.comp_method == ZIP_CM_STORE;
+  context_.check(stored || status.comp_method == ZIP_CM_DEFLATE,
                  "the entry {} is compressed by method {}, which is not supported", excerpt(name),
                  status.comp_method);
-  return Entry{name, found->second, status.size, status.comp_method == ZIP_CM_DEFLATE};
+  const auto place = places_.find(name);
+  const bool inside = place != places_.end() && (!stored || status.size == status.comp_size) &&
+                      status.comp_size <= file_.bytes().size() - place->second;
+  context_.check(inside, "the entry {} is not where the archive says", excerpt(name));
+  return Entry{name, found->second, status.size, !stored, place->second};
+}
+
+std::shared_ptr<void> ZipArchive::map(const Entry& entry) const {
+  return entry.deflated ? nullptr : file_.at(entry.place);
 }
 
 void ZipArchive::read(const Entry& entry, std::span<std::byte> into) const {

@@ -24,6 +24,7 @@ class ZipArchive {
     std::uint64_t index;
     std::uint64_t bytes;  // as the archive says; read() trusts it no further
     bool deflated;        // else stored
+    std::size_t place;    // of its bytes in the file
   };
 
   // Throws std::invalid_argument, beginning with the context, for what is no archive, and for
@@ -34,6 +35,8 @@ class ZipArchive {
   const std::map<std::string, std::uint64_t>& names() const { return names_; }
   // Throws for an entry that is encrypted or neither stored nor deflated; nullopt if there is none.
   std::optional<Entry> find(const std::string& name) const;
+  // The bytes of a stored entry, mapped; nullptr for a deflated one.
+  std::shared_ptr<void> map(const Entry& entry) const;
   // Fills `into`, of `entry.bytes`. Throws if the entry has other bytes, or its checksum is wrong.
   void read(const Entry& entry, std::span<std::byte> into) const;
   const FileContext& context() const { return context_; }
@@ -44,6 +47,7 @@ class ZipArchive {
   mutable std::mutex mutex_;
   std::unique_ptr<zip, void (*)(zip*)> archive_;
   std::map<std::string, std::uint64_t> names_;
+  std::map<std::string, std::size_t> places_;
 };
 
 }  // namespace sotto::weights

@@ -1,5 +1,7 @@
+// File tags: [sanitized]
+
 // Every reader of weights, on files that are cut or changed anywhere: they load, or are refused
-// with an error of ours. File tags: [gate][sanitized]
+// with an error of ours.
 #include <cstdint>
 #include <stdexcept>
 #include <string>

@@ -125,10 +125,13 @@ TEST_CASE("parameters, sizes and states of dictionaries are read for what they h
   const std::string parameter =
       call(global("torch._utils", "_rebuild_parameter"), {three(), "\x88", none()});
   const std::string size = call(global("torch", "Size"), {numbers({2, 3})});
-  const std::string value =
-      ordered({{"w", parameter}, {"size", size}}) + dictionary({{"_metadata", ordered({})}}) + "b";
+  const std::string first = global("torch.nn.parameter", "Parameter") + tuple({three()}) + "\x81" +
+                            tuple({"\x88", "\x89", none()}) + "b";
+  const std::string value = ordered({{"w", parameter}, {"size", size}, {"first", first}}) +
+                            dictionary({{"_metadata", ordered({})}}) + "b";
   for (const WeightsFile& file : both(value, floats(3))) {
     CHECK(file.tensor("w").to_vector<float>() == std::vector<float>{0, 1, 2});
+    CHECK(file.tensor("first").to_vector<float>() == std::vector<float>{0, 1, 2});
     CHECK(file.left_out() == std::vector<std::string>{"size"});
   }
 }
@@ -221,10 +224,17 @@ TEST_CASE("damage within an archive shows when its bytes are read") {
   twice.add("a/data.pkl", value);
   twice.add("a/data.pkl", value);
   CHECK(refuses(twice, "the entry a/data.pkl occurs twice"));
-  std::string changed = torch_zip(dictionary({{"w", three()}}), {{"0", floats(3)}});
-  changed[changed.find(floats(3))] ^= 1;
-  CHECK(
-      throws([&] { weights_in(changed).tensor("w"); }, "the entry archive/data/0 is damaged: CRC"));
+  const std::string entry = "archive/data/0";
+  std::string changed = torch_zip(dictionary({{"w", three()}}), {{"0", floats(3)}}, true);
+  changed[changed.find(entry) + entry.size() + 3] ^= 1;
+  CHECK(throws([&] { weights_in(changed).tensor("w"); }, "the entry archive/data/0 is damaged"));
+  std::string renamed = torch_zip(dictionary({{"w", three()}}), {{"0", floats(3)}});
+  renamed[renamed.find(entry)] = 'b';
+  CHECK(throws([&] { weights_in(renamed); },
+               "the entry archive/data/0 has another name in its header"));
+  std::string moved = torch_zip(dictionary({{"w", three()}}), {{"0", floats(3)}});
+  moved[moved.rfind("PK\3\4")] = 'Q';
+  CHECK(throws([&] { weights_in(moved); }, "no record of an archive at byte"));
 }
 
 TEST_CASE("archives of other contents are refused by name") {
