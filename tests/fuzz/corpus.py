@@ -15,6 +15,7 @@ import shutil
 import struct
 import sys
 import tarfile
+import zipfile
 import zlib
 
 EVENTS = [
@@ -177,11 +178,72 @@ def checkpoint():
     yield lines({**section, "settings": {**SETTINGS, "sampling": "balls_and_bins", "accountant": "rdp"}}, MARK, STATISTICS)
 
 
+def gguf():
+    def text(value):
+        return struct.pack("<Q", len(value)) + value
+
+    for version in (2, 3):
+        keys = [text(b"general.architecture") + struct.pack("<I", 8) + text(b"llama"),
+                text(b"general.alignment") + struct.pack("<II", 4, 32),
+                text(b"tokens") + struct.pack("<IIQ", 9, 8, 2) + text(b"a") + text("Ġb".encode()),
+                text(b"lists") + struct.pack("<IIQIQ", 9, 9, 1, 0, 3) + b"\1\2\3",
+                text(b"bool") + struct.pack("<I?", 7, True), text(b"f64") + struct.pack("<Id", 12, 0.5)]
+        # F32 [2, 2], Q8_0 [2, 32], Q4_K [256], and a type that is not read, Q2_K [256].
+        tensors = [(b"w", 0, (2, 2), 0), (b"q", 8, (32, 2), 32), (b"k", 12, (256,), 128), (b"other", 10, (256,), 288)]
+        start = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys)
+        for name, kind, sizes, offset in tensors:
+            start += text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, kind, offset)
+        yield start + bytes(-len(start) % 32) + bytes(288 + 96)
+
+
+def torch_files():
+    def number(value):
+        return b"\x8a\x08" + struct.pack("<q", value)
+
+    def text(value):
+        return b"X" + struct.pack("<I", len(value)) + value
+
+    def tensor(kind, key, count, offset, sizes, strides):
+        storage = (b"(" + text(b"storage") + b"ctorch\n" + kind + b"\n" + text(key) + text(b"cpu") + number(count) + b"tQ")
+        tuples = b"".join(b"(" + b"".join(map(number, numbers)) + b"t" for numbers in (sizes, strides))
+        return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset) + tuples
+                + b"\x89ccollections\nOrderedDict\n)RtR")
+
+    def whole(value):
+        return b"\x80\x02" + value + b"."
+
+    names = (text(b"w") + tensor(b"FloatStorage", b"0", 4, 0, (2, 2), (1, 2)) + b"q\1"
+             + text(b"n") + tensor(b"LongStorage", b"1", 1, 0, (), ()) + text(b"again") + b"h\1")
+    plain = b"}(" + names + b"u"
+    nested = (b"}(" + text(b"epoch") + b"K\3" + text(b"lr") + b"G" + struct.pack(">d", 0.1)
+              + text(b"state_dict") + b"ccollections\nOrderedDict\n)R(" + names + b"u}b" + b"u")
+    storages = {"0": bytes(16), "1": bytes(8)}
+    magic = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
+    for value in (plain, nested):
+        yield (whole(magic) + whole(number(1001)) + whole(b"}" + text(b"little_endian") + b"\x88s") + whole(value)
+               + whole(b"](" + text(b"0") + text(b"1") + b"e") + number(4)[2:] + storages["0"] + number(1)[2:] + storages["1"])
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            archive = io.BytesIO()
+            with zipfile.ZipFile(archive, "w", method) as entries:
+                entries.writestr("m/data.pkl", whole(value))
+                entries.writestr("m/byteorder", "little")
+                for key, data in storages.items():
+                    entries.writestr(f"m/data/{key}", data)
+            yield archive.getvalue()
+
+
+def weights():
+    yield from safetensors()
+    yield from gguf()
+    yield from torch_files()
+    yield b'{"metadata":{"total_size":4},"weight_map":{"w":"model-00001-of-00001.safetensors"}}'
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
-    for make in (safetensors, idx, cifar, picture, table, text, options, engine_state, checkpoint):
+    for make in (safetensors, idx, cifar, picture, table, text, options, engine_state, checkpoint, weights):
         place = folder / make.__name__
         place.mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(make()):
