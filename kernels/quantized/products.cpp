@@ -106,12 +106,12 @@ Tensor panel_of(const BlockMatrix& w, std::int64_t row, std::int64_t rows, Dtype
   return panel;
 }
 
-// Rows of a 16-bit panel: tiles of 256 columns of a product, as many as fit in two megabytes. Sizes
+// Rows of a 16-bit panel: tiles of 256 columns of a product, of about two megabytes together. Sizes
 // of w alone decide, so that a row's bits do not depend on the batch.
 std::int64_t panel_rows(const BlockMatrix& w) {
   constexpr std::int64_t tile = 256, elements = 1 << 20;
-  return std::max<std::int64_t>(1, elements / (tile * std::max<std::int64_t>(1, w.columns()))) *
-         tile;
+  const std::int64_t of_tile = tile * std::max<std::int64_t>(1, w.columns());
+  return (elements + of_tile - 1) / of_tile * tile;
 }
 
 // Zeros [rows of x, columns], which f fills unless a size is 0.
@@ -139,11 +139,14 @@ Tensor multiply_blocks(const Tensor& x, const BlockMatrix& w) {
 
 Tensor multiply_blocks_transposed(const Tensor& dy, const BlockMatrix& w) {
   const Tensor b = rows_of("multiply_blocks_transposed", dy, w, w.rows());
-  const Tensor dx = filled(b, w.columns(), arithmetic_type(dy.dtype()), [&](const Tensor& all) {
+  const bool whole = w.rows() <= panel_rows(w);  // else the panels' products are added in f32
+  const Dtype sums = whole ? dy.dtype() : arithmetic_type(dy.dtype());
+  const Tensor dx = filled(b, w.columns(), sums, [&](const Tensor& all) {
     if (!is_16bit(dy)) return multiply_by_columns(matrix(b.view(), 0), w, matrix(all.view(), 0));
     for_pieces(0, w.rows(), panel_rows(w), [&](std::int64_t row, std::int64_t rows) {
       const Tensor panel = panel_of(w, row, rows, dy.dtype());
-      backend(cpu).gemm(b.slice(1, row, row + rows).view(), panel.view(), 1, all.view());
+      backend(cpu).gemm(b.slice(1, row, row + rows).view(), panel.view(), whole ? 0 : 1,
+                        all.view());
     });
   });
   return with_axes_of(dy, to_dtype(dx, dy.dtype()));

@@ -16,8 +16,8 @@ Tensor dequantize_rows(const BlockMatrix& matrix, const Tensor& ids);
 // y[.., o] = sum_i x[.., i] w[o, i], in the type of x: with the bits of gemm() by the widened and
 // converted matrix. A row's bits do not depend on other rows.
 Tensor multiply_blocks(const Tensor& x, const BlockMatrix& w);
-// dx[.., i] = sum_o dy[.., o] w[o, i], in the type of dy: in f32 and f64 with the bits of gemm(),
-// too.
+// dx[.., i] = sum_o dy[.., o] w[o, i], in the type of dy: with the bits of gemm(), too, unless w
+// has more rows than a panel of 16 bits. A row's bits do not depend on other rows either.
 Tensor multiply_blocks_transposed(const Tensor& dy, const BlockMatrix& w);
 
 // Part of a matrix of blocks; columns are whole parts of blocks (block_formats.h).

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
@@ -9,23 +11,15 @@ namespace sotto {
 
 namespace {
 
-// One row of a range; `row` is where its blocks begin.
-template <class Format, class T, int lanes>
-void widen_row(const std::uint8_t* row, const BlockSize& block, std::int64_t first,
-               std::int64_t count, T* to) {
+// Columns first .. first + count - 1 of the row whose blocks begin at `row`.
+template <class Format, int lanes>
+void widen_parts(const std::uint8_t* row, const BlockSize& block, std::int64_t first,
+                 std::int64_t count, float* to) {
   constexpr std::int64_t values = Format::part_values;
   const std::int64_t parts = block.values / values;
-  for (std::int64_t part = first / values; part < (first + count) / values; ++part, to += values) {
-    const std::uint8_t* const from = row + part / parts * block.bytes;
-    const int within = static_cast<int>(part % parts);
-    if constexpr (std::is_same_v<T, float>) {
-      Format::template widen<blocks::Lanes<lanes>, lanes>(from, within, to);
-    } else {
-      float wide[values];
-      Format::template widen<blocks::Lanes<lanes>, lanes>(from, within, wide);
-      for (std::int64_t j = 0; j < values; ++j) to[j] = T(wide[j]);
-    }
-  }
+  for (std::int64_t part = first / values; part < (first + count) / values; ++part, to += values)
+    Format::template widen<blocks::Lanes<lanes>, lanes>(row + part / parts * block.bytes,
+                                                        static_cast<int>(part % parts), to);
 }
 
 // Calls f(lanes) with as many lanes as the processor's vectors have.
@@ -36,6 +30,34 @@ void by_lanes(const F& f) {
   if (has_avx2()) return in_avx2([&] { f(std::integral_constant<int, 8>{}); });
 #endif
   f(std::integral_constant<int, 4>{});
+}
+
+// Columns first .. first + count - 1 of one row.
+void widen_row(const BlockMatrix& w, std::int64_t row, std::int64_t first, std::int64_t count,
+               float* to) {
+  const BlockSize block = block_size(w.format);
+  const std::uint8_t* const from =
+      w.bytes.data<std::uint8_t>() + row * (w.columns() / block.values * block.bytes);
+  blocks::dispatch_format(w.format, [&]<class Format>(std::type_identity<Format>) {
+    by_lanes([&]<int lanes>(std::integral_constant<int, lanes>) {
+      widen_parts<Format, lanes>(from, block, first, count, to);
+    });
+  });
+}
+
+// The same in another type, some values at a time.
+template <class T>
+void widen_row_in(const BlockMatrix& w, std::int64_t row, std::int64_t first, std::int64_t count,
+                  T* to) {
+  constexpr std::int64_t some = 512;
+  float wide[some];
+  for (std::int64_t done = 0; done < count; done += some) {
+    const std::int64_t now = std::min(some, count - done);
+    widen_row(w, row, first + done, now, wide);
+    simd_dispatch([&] {
+      for (std::int64_t j = 0; j < now; ++j) to[done + j] = T(wide[j]);
+    });
+  }
 }
 
 Tensor rows_of(const BlockMatrix& matrix, std::int64_t rows,
@@ -54,18 +76,14 @@ Tensor rows_of(const BlockMatrix& matrix, std::int64_t rows,
 }  // namespace
 
 void widen(const BlockMatrix& w, const BlockRange& range, const Matrix& to) {
-  const BlockSize block = block_size(w.format);
-  const std::int64_t step = w.columns() / block.values * block.bytes;
-  const std::uint8_t* const first = w.bytes.data<std::uint8_t>() + range.row * step;
-  blocks::dispatch_format(w.format, [&]<class Format>(std::type_identity<Format>) {
-    dispatch_float(to.dtype, [&]<class T>(std::type_identity<T>) {
-      const auto rows = [&]<int lanes>(std::integral_constant<int, lanes>) {
-        for (std::int64_t row = 0; row < range.rows; ++row)
-          widen_row<Format, T, lanes>(first + row * step, block, range.column, range.columns,
-                                      static_cast<T*>(to.data) + row * to.row_stride);
-      };
-      by_lanes(rows);
-    });
+  dispatch_float(to.dtype, [&]<class T>(std::type_identity<T>) {
+    for (std::int64_t row = 0; row < range.rows; ++row) {
+      T* const values = static_cast<T*>(to.data) + row * to.row_stride;
+      if constexpr (std::is_same_v<T, float>)
+        widen_row(w, range.row + row, range.column, range.columns, values);
+      else
+        widen_row_in(w, range.row + row, range.column, range.columns, values);
+    }
   });
 }
 
