@@ -12,8 +12,8 @@
 //   blocks.*.attn.qkv.bias      blocks.*.q.bias+blocks.*.k.bias+blocks.*.v.bias
 //   old     LayerNorm.gamma     LayerNorm.weight
 //
-// Each line but the first two and `old`: the name in the file without the prefix ("**" is any
-// text), the parameters of the model whose rows the tensor holds, or "-", and marks:
+// Each line but those of known, prefix and old: the name in the file without the prefix ("**" is
+// any text), the parameters of the model whose rows the tensor holds, or "-", and marks:
 //   transposed    the file holds [in, out], the model [out, in]
 //   outside       the name never has the prefix
 //   new           it may be missing; it is then drawn anew
@@ -22,7 +22,7 @@
 //   paired FIELD  rows of a head pair neighbours (Llama's original rotary layout); the config's
 //                 FIELD is the number of heads
 //   ignored, other-task   the model has no such tensor; the comment is the reason
-// `old` names an ending of older files and the ending that stands in the lines.
+// A line of old: an ending of older files, and the ending that stands in the other lines.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // The operations of random graphs that multiply matrices, look at windows or work on sequences.
 #include "autograd/ops.h"
+#include "autograd/ops/quantized.h"
+#include "autograd/ops/sequence/rotary.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
 #include "nn/layers/attention_layers.h"
@@ -41,6 +43,12 @@ Var quantized_rows(GraphStep& s) {
   const Shape features = s.sizes(static_cast<int>(s.draw(0, 1)));
   const Var ids = s.ids(features, rows, static_cast<int>(s.draw(0, features.rank())));
   return linear(quantized_embedding(blocks(s, rows), ids), s.parameter({s.size(), 32}));
+}
+
+Var rotated(GraphStep& s) {
+  const Var x = s.x(4), pairs = concat({x, x}, -1);
+  const std::vector<double> frequencies(static_cast<std::size_t>(x.shape().back()), 0.5);
+  return rotary(pairs, rotary_angles(s.ids({x.shape()[2]}, 9, 0), frequencies, x.dtype()));
 }
 
 Var multiplied(GraphStep& s) {
@@ -219,6 +227,7 @@ const FuzzedOp structures[] = {
     {"linear", linear_of},
     {"quantized_linear", quantized_of},
     {"quantized_embedding", quantized_rows},
+    {"rotary", rotated},
     {"matmul", multiplied},
     {"einsum", summed_products},
     {"embedding", looked_up},

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "autograd/sink.h"
 #include "dp/clipping/clipper.h"
+#include "nn/models/decoder.h"
 #include "tests/nn/models/small_models.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
@@ -73,6 +74,17 @@ TEST_CASE("rotary positions count distances alone, GPT-2's table places") {
   const auto models = both();
   CHECK(difference(logits_of(*models[0], ids), logits_of(*models[0], ids, {}, moved)) > 0.1);
   CHECK(difference(logits_of(*models[1], ids), logits_of(*models[1], ids, {}, moved)) < 1e-12);
+}
+
+TEST_CASE("every block of a decoder is called as a module") {
+  for (const auto& model : both()) {
+    std::int64_t called = 0;
+    const nn::ModuleHook hook([&](const nn::Module& module, const Var&, const Var&) {
+      called += dynamic_cast<const nn::DecoderBlock*>(&module) != nullptr;
+    });
+    logits_of(*model, Tensor::from(some_ids(3), {1, 3}));
+    CHECK(called == model->parts().block_count);
+  }
 }
 
 TEST_CASE("the gradient of a tied table is the sum of its uses") {
