@@ -8,3 +8,4 @@
 #include "nn/models/llama.h"
 #include "nn/models/pretrained.h"
 #include "nn/models/pretrained_model.h"
+#include "nn/models/text_encoder.h"

@@ -43,5 +43,11 @@ const Architecture* architecture_named(const std::vector<std::string>& names);
 
 Architecture gpt2_architecture();
 Architecture llama_architecture();
+Architecture bert_architecture();
+Architecture distilbert_architecture();
+Architecture roberta_architecture();
+Architecture vit_architecture();       // as transformers has it
+Architecture deit_architecture();      // the same, with a teacher's head or without
+Architecture timm_vit_architecture();  // timm's ViT and DeiT: "vit_tiny_patch16_224"
 
 }  // namespace sotto::nn

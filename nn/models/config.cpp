@@ -52,6 +52,16 @@ std::int64_t ConfigFields::size(const char* field, std::optional<std::int64_t> o
   return *otherwise;
 }
 
+Shape ConfigFields::pair(const char* field, std::int64_t otherwise) const {
+  const nlohmann::json* value = find(field);
+  if (!value || !value->is_array()) {
+    const std::int64_t side = size(field, otherwise);
+    return {side, side};
+  }
+  if (value->size() != 2) refuse(field, *value, "height and width");
+  return {integer(field, value->at(0), 1), integer(field, value->at(1), 1)};
+}
+
 std::optional<std::int64_t> ConfigFields::index(const char* field) const {
   const nlohmann::json* value = find(field);
   return value ? std::optional(integer(field, *value, 0)) : std::nullopt;

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/shape.h"
+
 namespace sotto::nn {
 
 // All throw std::invalid_argument with the field and its value for one of another kind.
@@ -17,6 +19,8 @@ class ConfigFields {
 
   // A size, 1 .. 2^31 - 1. Without a default the field must be there.
   std::int64_t size(const char* field, std::optional<std::int64_t> otherwise = {}) const;
+  // Height and width: a list of both, or one size for both.
+  Shape pair(const char* field, std::int64_t otherwise) const;
   // A count or an id, 0 .. 2^31 - 1; nullopt if absent.
   std::optional<std::int64_t> index(const char* field) const;
   double number(const char* field, double otherwise) const;    // finite

@@ -24,8 +24,8 @@ struct PretrainedOptions {
   std::int64_t classes = 0;
   // Keeps weights in block formats (GGUF) as they are, frozen; else they are widened to f32.
   bool quantized = false;
-  // The vector that the classifier of a text encoder takes: "mean" of the row's tokens, or empty
-  // for the architecture's own.
+  // The vector that the classifier of a text encoder takes: "mean" of the row's tokens, their mean
+  // with trained weights, "attention", or empty for the architecture's own.
   std::string pooling = {};
   StoredNorms batch_norm = StoredNorms::frozen;
   std::int64_t norm_groups = 0;  // of group norms; 0: the architecture's own

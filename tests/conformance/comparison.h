@@ -31,8 +31,13 @@ class Comparison {
   void expect(const std::string& name, const Tensor& got, const std::string& how = "");
   // Allows at least this fraction of a tensor's largest magnitude from now on.
   void allow(double fraction) { fraction_ = std::max(fraction_, fraction); }
+  // Allows at least this error from now on, in 16 bits: those of a tensor whose elements cancel are
+  // of the terms' size.
+  void allow_narrow(double error) { narrow_error_ = error; }
   // Adds a fact that is wrong whatever the tolerance.
   void fail(const std::string& text);
+  // The library refuses the case, and may: nothing is to be compared.
+  void refused() { refused_ = true; }
   // Adds a deviation for every expected tensor that was not compared.
   void finish();
   const std::vector<Deviation>& deviations() const { return deviations_; }
@@ -41,7 +46,8 @@ class Comparison {
   const Case& case_;
   Dtype dtype_;
   bool tf32_;
-  double fraction_ = 0;
+  bool refused_ = false;
+  double fraction_ = 0, narrow_error_ = 0;
   std::set<std::string> compared_;
   std::vector<Deviation> deviations_;
 };

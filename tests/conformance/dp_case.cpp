@@ -9,6 +9,13 @@ namespace sotto::conformance {
 
 namespace {
 
+bool is_mean(const std::string& reduce) {
+  if (reduce != "mean" && reduce != "sum") throw Malformed("reduce is " + reduce);
+  return reduce == "mean";
+}
+
+}  // namespace
+
 ClipRule read_rule(const Json& dp) {
   const auto name = field<std::string>(dp, "rule");
   if (name == "min") return {.kind = ClipRule::Kind::minimum};
@@ -18,12 +25,11 @@ ClipRule read_rule(const Json& dp) {
   return {.kind = ClipRule::Kind::auto_s, .gamma = field<double>(dp, "gamma")};
 }
 
-bool is_mean(const std::string& reduce) {
-  if (reduce != "mean" && reduce != "sum") throw Malformed("reduce is " + reduce);
-  return reduce == "mean";
+Var token_loss(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options,
+               const std::string& reduce) {
+  return is_mean(reduce) ? cross_entropy(logits, targets, options)
+                         : sum_per_sample(cross_entropy_elements(logits, targets, options));
 }
-
-}  // namespace
 
 DpModel::DpModel(const Case& c, Dtype dtype)
     : c(c), dtype(dtype), dp(field<Json>(c.body, "dp")), rule(read_rule(dp)) {
@@ -145,9 +151,7 @@ Var DpModel::loss(Tape& tape, const Rows& rows) {
   const CrossEntropyOptions options{.class_axis = -1,
                                     .label_smoothing = field<double>(loss, "label_smoothing"),
                                     .ignore_index = field<std::int64_t>(loss, "ignore_index")};
-  return is_mean(field<std::string>(loss, "token_reduce"))
-             ? cross_entropy(logits, targets, options)
-             : sum_per_sample(cross_entropy_elements(logits, targets, options));
+  return token_loss(logits, targets, options, field<std::string>(loss, "token_reduce"));
 }
 
 }  // namespace sotto::conformance

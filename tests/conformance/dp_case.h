@@ -3,12 +3,25 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "autograd/per_sample/grouping.h"
 #include "dp/clipping/clipper.h"
 #include "tests/conformance/kinds.h"
 
 namespace sotto::conformance {
+
+// A way to clip: the norms' method, and the number of backward passes.
+struct ClipMethod {
+  const char* name;
+  ClipPasses passes;
+  NormMethod norm_method;
+};
+// All of them.
+std::span<const ClipMethod> clip_methods();
+
+// The rule of a case's `dp`.
+ClipRule read_rule(const Json& dp);
 
 // Rows [begin, end) of the logical batch, run together.
 struct Part {

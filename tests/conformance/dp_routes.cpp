@@ -11,13 +11,7 @@ namespace sotto::conformance {
 
 namespace {
 
-struct Method {
-  const char* name;
-  ClipPasses passes;
-  NormMethod norm_method;
-};
-
-constexpr Method methods[] = {
+constexpr ClipMethod methods[] = {
     {"one pass", ClipPasses::one, NormMethod::automatic},
     {"one pass, ghost", ClipPasses::one, NormMethod::ghost},
     {"one pass, materialized", ClipPasses::one, NormMethod::materialize},
@@ -72,7 +66,7 @@ void expect_released(DpCase& dp, Clipper& clipper, Comparison& comparison, const
   }
 }
 
-void run_method(DpCase& dp, const Method& method, Comparison& comparison) {
+void run_method(DpCase& dp, const ClipMethod& method, Comparison& comparison) {
   Clipper clipper(dp.groups, {.rule = dp.rule, .norm_method = method.norm_method}, method.passes);
   const std::vector<Part> parts = dp.parts();
   std::vector<Tensor> losses;
@@ -128,9 +122,11 @@ void check_units(DpCase& dp, Comparison& comparison) {
 
 }  // namespace
 
+std::span<const ClipMethod> clip_methods() { return methods; }
+
 void run_dp_step(const Case& c, Dtype dtype, Comparison& comparison) {
   DpCase dp(c, dtype);
-  for (const Method& method : methods) run_method(dp, method, comparison);
+  for (const ClipMethod& method : methods) run_method(dp, method, comparison);
   check_units(dp, comparison);
 }
 

@@ -16,7 +16,12 @@ void run_dp_step(const Case& c, Dtype dtype, Comparison& comparison);
 void run_distributed(const Case& c, Dtype dtype, Comparison& comparison);
 void run_optim(const Case& c, Dtype dtype, Comparison& comparison);
 void run_multilevel(const Case& c, Dtype dtype, Comparison& comparison);
+void run_model(const Case& c, Dtype dtype, Comparison& comparison);
 void run_private_reweight(const Case& c, Dtype dtype, Comparison& comparison);
+
+// The loss of each row from its tokens' logits, by a case's `token_reduce`: their mean or sum.
+Var token_loss(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options,
+               const std::string& reduce);
 
 // Computes the number of an accountant table's row, to be compared with the row's `accept`.
 double run_accountant_row(const Json& table, const Json& row);

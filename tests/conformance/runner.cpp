@@ -15,7 +15,8 @@ using Runner = void (*)(const Case&, Dtype, Comparison&);
 const std::map<std::string, Runner> runners{
     {"op", run_op},           {"layer", run_layer},
     {"dp_step", run_dp_step}, {"distributed", run_distributed},
-    {"optim", run_optim},     {"multilevel", run_multilevel}};
+    {"optim", run_optim},     {"multilevel", run_multilevel},
+    {"model", run_model}};
 
 Result malformed(Result result, const std::string& what) {
   result.outcome = Outcome::failed;
