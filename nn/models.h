@@ -2,10 +2,15 @@
 // with them.
 #pragma once
 
+#include "nn/models/efficientnet.h"
+#include "nn/models/frozen_norm.h"
 #include "nn/models/generate.h"
 #include "nn/models/gpt2.h"
+#include "nn/models/image_input.h"
 #include "nn/models/language_model.h"
 #include "nn/models/llama.h"
 #include "nn/models/pretrained.h"
 #include "nn/models/pretrained_model.h"
+#include "nn/models/resnet.h"
 #include "nn/models/text_encoder.h"
+#include "nn/models/wide_resnet.h"

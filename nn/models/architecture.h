@@ -49,5 +49,7 @@ Architecture roberta_architecture();
 Architecture vit_architecture();       // as transformers has it
 Architecture deit_architecture();      // the same, with a teacher's head or without
 Architecture timm_vit_architecture();  // timm's ViT and DeiT: "vit_tiny_patch16_224"
+Architecture resnet_architecture();
+Architecture efficientnet_architecture();
 
 }  // namespace sotto::nn

@@ -8,8 +8,10 @@ namespace sotto::nn {
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all{
-      gpt2_architecture(),    llama_architecture(), bert_architecture(), distilbert_architecture(),
-      roberta_architecture(), vit_architecture(),   deit_architecture(), timm_vit_architecture(),
+      gpt2_architecture(),         llama_architecture(),    bert_architecture(),
+      distilbert_architecture(),   roberta_architecture(),  vit_architecture(),
+      deit_architecture(),         timm_vit_architecture(), resnet_architecture(),
+      efficientnet_architecture(),
   };
   return all;
 }

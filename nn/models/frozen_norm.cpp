@@ -1,6 +1,5 @@
 #include "nn/models/frozen_norm.h"
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/convert.h"
+#include "nn/models/normed_conv.h"
 
 namespace sotto::nn {
 
@@ -68,12 +68,6 @@ void fold(const FrozenBatchNorm& norm, Conv2d& conv) {
   conv.bias->trainable = conv.weight->trainable;
 }
 
-std::int64_t groups_of(std::int64_t channels, std::int64_t most) {
-  std::int64_t groups = std::min(channels, most);
-  while (channels % groups != 0) --groups;
-  return groups;
-}
-
 }  // namespace
 
 FrozenBatchNorm::FrozenBatchNorm(std::int64_t channels, double eps) : eps_(eps) {
@@ -130,7 +124,7 @@ void convert_batch_norms(Module& model, StoredNorms to, std::int64_t groups) {
     } else {
       place.child = std::make_unique<GroupNorm>(
           group_norm_for_batch_norm(norm->weight->value, norm->bias->value,
-                                    groups_of(channels, groups > 0 ? groups : usual_groups)));
+                                    norm_groups(channels, groups > 0 ? groups : usual_groups)));
     }
   });
 }

@@ -11,9 +11,12 @@ namespace sotto::nn {
 // The kind of a model's norms.
 struct ConvNorm {
   bool group = false;        // group normalisation; otherwise batch norms with frozen statistics
-  std::int64_t groups = 32;  // of group normalisation
+  std::int64_t groups = 32;  // of group normalisation, or fewer (norm_groups)
   double eps = 1e-5;         // added to the variance
 };
+
+// The largest divisor of the channels that is no greater than `most`.
+std::int64_t norm_groups(std::int64_t channels, std::int64_t most);
 
 // A convolution and its norm, which their owner shows by two names, one after the other.
 struct NormedConv {

@@ -12,6 +12,7 @@
 #include "core/io/weights_file.h"
 #include "nn/models/architecture.h"
 #include "nn/models/config.h"
+#include "nn/models/frozen_norm.h"
 #include "nn/models/load_weights.h"
 #include "nn/without_init.h"
 
@@ -215,6 +216,10 @@ Pretrained load_pretrained(const std::string& path, const PretrainedOptions& opt
   const bool gguf = file.metadata().contains("general.architecture");
   const NamesTable& saved = gguf ? published : table;
   const bool whole = gguf || !result.report.drawn_anew.empty();
+  convert_batch_norms(*result.model, options.batch_norm, options.norm_groups);
+  if (options.batch_norm == StoredNorms::group && config.contains("group_norm"))
+    config["group_norm"] = true;
+  const UnfoldedBatchNorms unfolded(*result.model);
   result.names = names_of(*result.model, saved, whole ? saved.prefix() : prefix);
   result.config = saved_config(config, options);
   return result;

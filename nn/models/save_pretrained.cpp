@@ -5,6 +5,7 @@
 #include "kernels/quantized/quantized.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/layers/quantized_layers.h"
+#include "nn/models/frozen_norm.h"
 #include "nn/models/load_weights.h"
 #include "nn/models/pretrained.h"
 
@@ -36,6 +37,7 @@ Tensor stored(const StoredName& name, const std::map<std::string, Tensor>& value
 }  // namespace
 
 void save_pretrained(const Pretrained& pretrained, const std::string& folder) {
+  const UnfoldedBatchNorms unfolded(*pretrained.model);
   const std::map<std::string, Tensor> values = saved_values(*pretrained.model);
   // What transformers asks of a file.
   TensorFile file{.metadata = {{"format", "pt"}}};

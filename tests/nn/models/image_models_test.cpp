@@ -1,0 +1,234 @@
+// Residual networks and EfficientNet-lite: sizes, names, and files without a config.
+#include <filesystem>
+
+#include "autograd/ops.h"
+#include "core/io/safetensors.h"
+#include "core/random/philox.h"
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/init.h"
+#include "nn/models/efficientnet.h"
+#include "nn/models/frozen_norm.h"
+#include "nn/models/image_input.h"
+#include "nn/models/pretrained.h"
+#include "nn/models/resnet.h"
+#include "nn/state.h"
+#include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+
+namespace {
+
+Tensor images(std::int64_t n, std::int64_t side) {
+  PublicRandom random(11, static_cast<std::uint64_t>(side));
+  return nn::random_normal({n, 3, side, side}, 0, 1, random);
+}
+
+Tensor logits(nn::Module& net, const Tensor& x) {
+  Tape tape;
+  return net(tape.input(x)).value();
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const Tensor difference = unary(unary_index<functors::Abs>, sub(a, b));
+  return reduce(Reduction::max, difference, {}, false).item();
+}
+
+// Convolutions without bias, two numbers for each channel of a norm, a linear layer.
+std::int64_t parameters_of(const nn::ResNetOptions& o) {
+  const auto normed = [](std::int64_t in, std::int64_t out, std::int64_t taps) {
+    return in * out * taps + 2 * out;
+  };
+  std::int64_t all = normed(3, o.width, 49), in = o.width, width = o.width;
+  for (const std::int64_t blocks : o.blocks) {
+    const std::int64_t out = o.bottleneck ? 4 * width : width, inner = o.widening * width;
+    if (in != out) all += normed(in, out, 1);
+    for (std::int64_t k = 0; k < blocks; ++k, in = out) {
+      all += o.bottleneck ? normed(in, inner, 1) + normed(inner, inner, 9) + normed(inner, out, 1)
+                          : normed(in, out, 9) + normed(out, out, 9);
+    }
+    width *= 2;
+  }
+  return all + in * o.classes + o.classes;
+}
+
+nn::EfficientNetOptions narrow(bool timm_names) {
+  nn::EfficientNetOptions options = nn::parse_efficientnet("efficientnet_lite0");
+  for (auto& stage : options.stages) {
+    for (auto& block : stage) block.in /= 8, block.inner /= 8, block.out /= 8;
+  }
+  options.stem = 4;
+  options.features = 16;
+  options.classes = 5;
+  options.timm_names = timm_names;
+  return options;
+}
+
+// The model's parameters and statistics in a file, as other software writes it.
+void write(const std::string& path, nn::Module& net) {
+  TensorFile file;
+  for (const auto& [name, value] : nn::parameter_tensors(net)) file.tensors[name] = value;
+  const std::function<void(const std::string&, nn::Module&)> add = [&](const std::string& at,
+                                                                       nn::Module& module) {
+    if (auto* const norm = dynamic_cast<nn::FrozenBatchNorm*>(&module)) {
+      norm->visit_statistics([&](const std::string& name, Tensor& value) {
+        file.tensors[at + name] = value;
+        file.tensors[at + "num_batches_tracked"] = zeros({}, Dtype::i64);
+      });
+    }
+    module.visit(nn::Visitor(
+        [](const std::string&, Parameter&) {},
+        [&](const std::string& name, nn::Module& child) { add(at + name + ".", child); }));
+  };
+  add("", net);
+  save_safetensors(path, file);
+}
+
+}  // namespace
+
+TEST_CASE("residual networks have the published numbers of parameters") {
+  const std::map<std::string, std::int64_t> published{
+      {"resnet18", 11689512},         {"resnet34", 21797672},  {"resnet50", 25557032},
+      {"resnet101", 44549160},        {"resnet152", 60192808}, {"wide_resnet50_2", 68883240},
+      {"wide_resnet101_2", 126886696}};
+  for (const auto& [name, count] : published) CHECK(parameters_of(nn::parse_resnet(name)) == count);
+  nn::ResNet small({.blocks = {1, 2}, .bottleneck = true, .width = 4, .widening = 2, .classes = 3});
+  CHECK(small.parameter_count() ==
+        parameters_of(
+            {.blocks = {1, 2}, .bottleneck = true, .width = 4, .widening = 2, .classes = 3}));
+  CHECK(throws([] { nn::parse_resnet("resnet20"); }, "ResNet: none is called resnet20"));
+  CHECK(throws([] { nn::ResNet({.blocks = {1, 0}}); }, "ResNet: a stage of 0 blocks"));
+}
+
+TEST_CASE("the stride of a bottleneck is that of its 3x3 convolution") {
+  nn::ResNet net({.blocks = {1, 1}, .bottleneck = true, .width = 4, .classes = 3});
+  std::vector<std::int64_t> strides;
+  const std::function<void(nn::Module&)> add = [&](nn::Module& module) {
+    if (auto* const conv = dynamic_cast<nn::Conv2d*>(&module))
+      strides.push_back(conv->options().stride[0]);
+    module.visit(nn::Visitor([](const std::string&, Parameter&) {},
+                             [&](const std::string&, nn::Module& child) { add(child); }));
+  };
+  add(net);
+  CHECK(strides == std::vector<std::int64_t>{2, 1, 1, 1, 1, 1, 2, 1, 2});
+}
+
+TEST_CASE("networks tell their parts, and the features before the classifier") {
+  nn::ResNet resnet({.blocks = {1, 2}, .width = 4, .classes = 3});
+  CHECK(resnet.parts().block_count == 3);
+  CHECK(resnet.parts().block(2) == "layer2.1");
+  CHECK(throws([&] { resnet.parts().block(3); }, "ModelParts: block 3 of 3"));
+  nn::EfficientNet ours(narrow(false)), timm(narrow(true));
+  CHECK(ours.parts().block(4) == "_blocks.4");
+  CHECK(timm.parts().block(4) == "blocks.2.1");
+  CHECK(ours.parts().block_count == 16);
+  Tape tape;
+  const Var features = ours.features(tape.input(images(2, 32)));
+  CHECK(features.shape() == Shape{2, 16});
+  CHECK(largest_difference(ours.classify(features).value(), logits(ours, images(2, 32))) == 0);
+  CHECK(resnet.features(tape.input(images(2, 32))).shape() == Shape{2, 8});
+}
+
+TEST_CASE("EfficientNet-lite has the published numbers of blocks and channels") {
+  std::vector<std::int64_t> blocks, channels;
+  for (const char* name : {"efficientnet_lite0", "efficientnet_lite2", "efficientnet_lite4"}) {
+    const nn::EfficientNetOptions options = nn::parse_efficientnet(name);
+    for (const auto& stage : options.stages) blocks.push_back(std::ssize(stage));
+    for (const auto& stage : options.stages) channels.push_back(stage.back().out);
+  }
+  CHECK(blocks ==
+        std::vector<std::int64_t>{1, 2, 2, 3, 3, 4, 1, 1, 3, 3, 4, 4, 5, 1, 1, 4, 4, 6, 6, 8, 1});
+  CHECK(channels == std::vector<std::int64_t>{16,  24,  40,  80, 112, 192, 320, 16,  24,  48, 88,
+                                              120, 208, 352, 24, 32,  56,  112, 160, 272, 448});
+  CHECK(nn::EfficientNet(nn::parse_efficientnet("efficientnet_lite0")).parameter_count() ==
+        4652008);
+  CHECK(throws([] { nn::parse_efficientnet("efficientnet_lite5"); },
+               "EfficientNet: none is called efficientnet_lite5"));
+}
+
+TEST_CASE("networks are read off the names and shapes of a file, and go back to it") {
+  const TemporaryFolder folder;
+  const std::string from = folder.path() + "/model.safetensors", to = folder.path() + "/saved";
+  const auto check_round_trip = [&](nn::ImageModel& net, const std::string& architecture) {
+    write(from, net);
+    const Tensor expected = logits(net, images(2, 32));
+    for (const nn::StoredNorms norms : {nn::StoredNorms::frozen, nn::StoredNorms::folded}) {
+      const nn::Pretrained loaded =
+          nn::load_pretrained(from, {.architecture = architecture, .batch_norm = norms});
+      CHECK(largest_difference(logits(*loaded.model, images(2, 32)), expected) < 1e-4);
+      nn::save_pretrained(loaded, to);
+      const nn::Pretrained again = nn::load_pretrained(to);
+      CHECK(largest_difference(logits(*again.model, images(2, 32)), expected) < 1e-4);
+    }
+    const nn::PretrainedOptions grouped{
+        .architecture = architecture, .classes = 7, .batch_norm = nn::StoredNorms::group};
+    const nn::Pretrained group = nn::load_pretrained(from, grouped);
+    CHECK(logits(*group.model, images(2, 32)).shape() == Shape{2, 7});
+    nn::save_pretrained(group, to);
+    const nn::Pretrained again = nn::load_pretrained(to);
+    CHECK(largest_difference(logits(*again.model, images(2, 32)),
+                             logits(*group.model, images(2, 32))) == 0);
+  };
+  nn::ResNet basic({.blocks = {1, 2}, .width = 8, .classes = 3});
+  check_round_trip(basic, "resnet18");
+  nn::ResNet wide({.blocks = {1, 1},
+                   .bottleneck = true,
+                   .width = 8,
+                   .widening = 2,
+                   .conv_groups = 4,
+                   .classes = 3});
+  check_round_trip(wide, "resnext50_32x4d");
+  for (const bool timm_names : {false, true}) {
+    nn::EfficientNet net(narrow(timm_names));
+    check_round_trip(net, "efficientnet_lite0");
+  }
+}
+
+TEST_CASE("pictures are scaled as the file's config says, or as is usual") {
+  const TemporaryFolder folder;
+  nn::Pretrained model;
+  model.report.architecture = "resnet";
+  CHECK(nn::image_input(folder.path(), model).mean == std::vector<double>{0.485, 0.456, 0.406});
+  model.report.architecture = "efficientnet_lite";
+  CHECK(nn::image_input(folder.path(), model).deviation[2] == 128.0 / 255);
+  model.report.architecture = "vit";
+  CHECK(nn::image_input(folder.path(), model).size == 224);
+  model.config = R"({"pretrained_cfg": {"input_size": [3, 96, 96], "mean": [0.1], "std": [0.2]}})";
+  CHECK(nn::image_input(folder.path(), model).size == 96);
+  CHECK(nn::image_input(folder.path(), model).deviation == std::vector<double>{0.2});
+  folder.write(
+      "preprocessor_config.json",
+      R"({"size": {"height": 32, "width": 32}, "image_mean": [0.5], "image_std": [0.25]})");
+  CHECK(nn::image_input(folder.path(), model).size == 32);
+  CHECK(nn::image_input(folder.path(), model).mean == std::vector<double>{0.5});
+  for (const auto& [text, fault] : std::map<std::string, std::string>{
+           {R"({"size": -1})", "size is -1, not a size"},
+           {R"({"image_std": [0]})", "image_std is [0], not positive numbers"},
+           {R"({"image_mean": [1, 2]})", "2 means and 3 deviations"}}) {
+    folder.write("preprocessor_config.json", text);
+    model.config = "";
+    CHECK(throws([&] { nn::image_input(folder.path(), model); }, fault));
+  }
+}
+
+TEST_CASE("files of other networks are refused by the names of their tensors") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model.safetensors";
+  nn::ResNet net({.blocks = {1, 1}, .width = 4, .classes = 3});
+  std::map<std::string, Tensor> tensors = nn::parameter_tensors(net);
+  const auto refused = [&](const char* text) {
+    save_safetensors(path, {.tensors = tensors});
+    return throws([&] { nn::load_pretrained(path, {.architecture = "resnet18"}); }, text);
+  };
+  tensors["layer1.0.se.fc1.weight"] = zeros({2, 4, 1, 1});
+  CHECK(refused("left over: layer1.0.se.fc1.weight"));
+  tensors.erase("layer1.0.se.fc1.weight");
+  tensors["conv1.weight"] = zeros({4, 3, 5, 5});
+  CHECK(refused("conv1.weight is (4, 3, 5, 5), neither 7x7 nor 3x3"));
+  tensors["conv1.weight"] = zeros({4, 3, 7, 3});
+  CHECK(refused("conv1.weight is (4, 3, 7, 3), not a square convolution"));
+  tensors.erase("conv1.weight");
+  CHECK(refused("there is no conv1.weight"));
+}
