@@ -86,7 +86,7 @@ Var gather_shared(const Var& x, int axis, const Var& ids) {
   Shape one_each = Shape::filled(x.rank() + 1, 1);
   one_each[0] = ids.shape()[s];
   const Var zero = untracked(tape, zeros(one_each, x.dtype(), x.value().device()), 0);
-  if (tracing()) explain_value("zeros", {}, {}, zero);
+  if (tracing()) explain_value("repeated", {}, {}, zero);
   const Var copies = add(zero, x);
   Shape to_front{s}, back;
   for (int i = 0; i < ids.rank(); ++i) {

@@ -7,6 +7,7 @@
 #include "autograd/ops/linear.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers/lora.h"
@@ -53,7 +54,9 @@ std::vector<Var> hidden_keys(const std::optional<Var>& attention_mask) {
     value = 1 - value;
   }
   const Tensor hidden = Tensor::from(hides, {mask.shape()[0], 1, 1, mask.shape()[1]});
-  return {untracked(mask.tape(), hidden.to(mask.value().device()), mask.samples())};
+  const Var y = untracked(mask.tape(), hidden.to(mask.value().device()), mask.samples());
+  if (tracing()) explain_value("hidden_keys", {mask}, {}, y);
+  return {y};
 }
 
 Var split_heads(const Var& x, std::int64_t heads) {
@@ -104,8 +107,10 @@ Var positions_of(const Var& ids) {
   const std::int64_t n = ids.shape()[0], t = ids.shape()[1];
   std::vector<std::int64_t> values;
   for (std::int64_t i = 0; i < n * t; ++i) values.push_back(i % t);
-  return untracked(ids.tape(), Tensor::from(values, ids.shape()).to(ids.value().device()),
-                   ids.samples());
+  const Var y = untracked(ids.tape(), Tensor::from(values, ids.shape()).to(ids.value().device()),
+                          ids.samples());
+  if (tracing()) explain_value("repeated", {}, {}, y);
+  return y;
 }
 
 }  // namespace sotto::nn

@@ -2,6 +2,7 @@
 
 #include "autograd/ops/shape_ops.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 
 namespace sotto::nn {
 
@@ -72,8 +73,10 @@ Var decoder_positions(const TokenInputs& inputs, const KeyValueCache* cache,
           "positions: {} where the model has {}", position, max_positions);
   }
   if (inputs.positions) return *inputs.positions;
-  return untracked(ids.tape(), Tensor::from(values, ids.shape()).to(ids.value().device()),
-                   ids.samples());
+  const Var y = untracked(ids.tape(), Tensor::from(values, ids.shape()).to(ids.value().device()),
+                          ids.samples());
+  if (tracing()) explain_value("repeated", {}, {}, y);
+  return y;
 }
 
 }  // namespace sotto::nn

@@ -79,12 +79,13 @@ std::string threshold(const Formula& f) {
 // 1 or 0 as f32.
 Converter comparison(const char* op) {
   return [op](const Call& call) {
-    return as_f32(call.graph, call.graph.add(op, {call.in(0), call.in(1)}));
+    return as_type(call.graph, call.graph.add(op, {call.in(0), call.in(1)}), Dtype::f32);
   };
 }
 
 std::string where(const Call& call) {
-  return call.graph.add("Where", {as_bool(call.graph, call.in(0)), call.in(1), call.in(2)});
+  return call.graph.add("Where",
+                        {as_type(call.graph, call.in(0), Dtype::boolean), call.in(1), call.in(2)});
 }
 
 void add_named(Operators& all) {

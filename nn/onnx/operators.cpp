@@ -34,14 +34,8 @@ Ints exchanged_axes(int rank, int a, int b) {
   return axes;
 }
 
-std::string as_bool(Graph& graph, const std::string& x) {
-  return graph.add("Cast", {x}, {{"to", type_number(Dtype::boolean)}});
-}
-std::string as_f32(Graph& graph, const std::string& x) {
-  return graph.add("Cast", {x}, {{"to", type_number(Dtype::f32)}});
-}
-std::string as_i64(Graph& graph, const std::string& x) {
-  return graph.add("Cast", {x}, {{"to", type_number(Dtype::i64)}});
+std::string as_type(Graph& graph, const std::string& x, Dtype dtype) {
+  return graph.add("Cast", {x}, {{"to", type_number(dtype)}});
 }
 
 const Operators& operators() {
@@ -64,6 +58,7 @@ const std::map<std::string, std::string>& refusals() {
       {"cross_entropy", "a loss is for training"},
       {"ctc_loss", "a loss is for training"},
       {"dropout", "dropout is for training"},
+      {"quantized_linear", "quantised weights: load the model with f32 weights"},
       {"segment", "the operations within are exported, and not the segment"},
       {"segment_result", "the operations within are exported, and not the segment"},
       {"sort", "its order is exported, and the values are gathered"},

@@ -25,7 +25,8 @@ class Call {
   const Var& input(std::size_t i) const { return traced_.inputs.at(i); }
   const Shape& shape(std::size_t i = 0) const { return input(i).shape(); }
   std::size_t inputs() const { return traced_.inputs.size(); }
-  const Shape& result() const { return traced_.value.shape(); }
+  const Tensor& value() const { return traced_.value; }  // of the result
+  const Shape& result() const { return value().shape(); }
   SampleAxis samples() const { return traced_.samples; }
   // The shape of the result, with `batch` in place of the number of samples.
   Ints result_shape(std::int64_t batch) const { return sized(result(), samples(), batch); }
@@ -73,9 +74,7 @@ void add_recurrent(Operators& operators);
 Ints exchanged_axes(int rank, int a, int b);
 // 1 where a row of scores, along the last axis, has one above minus infinity; else 0.
 std::string any_seen(Graph& graph, const std::string& scores);
-// A value in another type: true where it is not 0, or 1 where it is true.
-std::string as_bool(Graph& graph, const std::string& x);
-std::string as_f32(Graph& graph, const std::string& x);
-std::string as_i64(Graph& graph, const std::string& x);
+// A value in another type. A boolean is true where the value is not 0.
+std::string as_type(Graph& graph, const std::string& x, Dtype dtype);
 
 }  // namespace sotto::nn::onnx

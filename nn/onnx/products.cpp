@@ -1,6 +1,9 @@
 // Operators of matrix products, look-ups and attention.
+#include <cmath>
 #include <limits>
+#include <numbers>
 
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/onnx/operators.h"
 
 namespace sotto::nn::onnx {
@@ -52,7 +55,7 @@ std::string masked(const Call& call, std::string scores) {
     const std::string m = call.name(mask);
     scores = is_float(mask.dtype())
                  ? g.add("Add", {scores, m})
-                 : g.add("Where", {as_bool(g, m), g.number(hidden_score), scores});
+                 : g.add("Where", {as_type(g, m, Dtype::boolean), g.number(hidden_score), scores});
   }
   if (!call.flag("causal")) return scores;
   const Tensor causal =
@@ -69,8 +72,43 @@ std::string attention(const Call& call) {
                     scores = masked(call, g.add("MatMul", {q, k}));
   std::string weights = g.add("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
   if (!call.get<std::vector<Var>>("masks").empty())
-    weights = g.add("Where", {as_bool(g, any_seen(g, scores)), weights, g.number(0)});
+    weights =
+        g.add("Where", {as_type(g, any_seen(g, scores), Dtype::boolean), weights, g.number(0)});
   return g.add("MatMul", {weights, call.in(2)});
+}
+
+// 1 for the keys that a mask [n, t] of tokens hides, [n, 1, 1, t].
+std::string hidden_keys(const Call& call) {
+  Graph& g = call.graph;
+  const std::string hidden = g.add("Sub", {g.list({1}), call.in(0)});
+  return g.add("Unsqueeze", {hidden, g.list({1, 2})});
+}
+
+// Cosines or sines of positions [n, t] times frequencies, [n, 1, t, frequencies]. The product is a
+// double, and what is more than full turns a float: a large angle has too few digits in one.
+std::string rotary_angles(const Call& call) {
+  Graph& g = call.graph;
+  const Tensor turn = full({}, 2 * std::numbers::pi, Dtype::f64);
+  const std::string positions = g.add("Unsqueeze", {call.in(0), g.list({1, 3})}),
+                    angles = g.add("Mul", {as_type(g, positions, Dtype::f64),
+                                           g.constant(call.get<Tensor>("frequencies"))}),
+                    rest = g.add("Mod", {angles, g.constant(turn)}, {{"fmod", std::int64_t{1}}});
+  return g.add(call.flag("sine") ? "Sin" : "Cos", {as_type(g, rest, Dtype::f32)});
+}
+
+std::string rotary(const Call& call) {
+  Graph& g = call.graph;
+  const std::int64_t half = call.shape().back() / 2;
+  const auto part = [&](std::int64_t begin) {
+    return g.add("Slice", {call.in(0), g.list({begin}), g.list({begin + half}), g.list({-1})});
+  };
+  const auto mul = [&](const std::string& x, std::size_t angles) {
+    return g.add("Mul", {x, call.in(angles)});
+  };
+  const std::string x1 = part(0), x2 = part(half);
+  const std::string y1 = g.add("Sub", {mul(x1, 1), mul(x2, 2)}),
+                    y2 = g.add("Add", {mul(x2, 1), mul(x1, 2)});
+  return g.add("Concat", {y1, y2}, {{"axis", std::int64_t{-1}}});
 }
 
 }  // namespace
@@ -80,6 +118,9 @@ void add_products(Operators& all) {
   all["matmul"] = matmul;
   all["embedding"] = embedding;
   all["attention"] = attention;
+  all["hidden_keys"] = hidden_keys;
+  all["rotary_angles"] = rotary_angles;
+  all["rotary"] = rotary;
 }
 
 }  // namespace sotto::nn::onnx

@@ -101,7 +101,8 @@ std::string normalize(const Call& call) {
 
 std::string any_seen(Graph& g, const std::string& scores) {
   const std::string top = g.add("ReduceMax", {scores}, {{"axes", Ints{-1}}, {"keepdims", keep}});
-  return as_f32(g, g.add("Greater", {top, g.number(-std::numeric_limits<double>::infinity())}));
+  return as_type(g, g.add("Greater", {top, g.number(-std::numeric_limits<double>::infinity())}),
+                 Dtype::f32);
 }
 
 void add_reductions(Operators& all) {

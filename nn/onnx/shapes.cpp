@@ -73,7 +73,7 @@ std::string take(const Call& call) {
   for (float& id : kept) id = id < 0 ? 0 : 1;
   Shape shape = Shape::filled(call.result().rank() - static_cast<int>(axis), 1);
   shape[0] = static_cast<std::int64_t>(ids.size());
-  const std::string mask = as_bool(g, g.constant(Tensor::from(kept, shape)));
+  const std::string mask = as_type(g, g.constant(Tensor::from(kept, shape)), Dtype::boolean);
   return g.add("Where", {mask, y, g.number(0)});
 }
 
@@ -92,11 +92,22 @@ std::string scatter(const Call& call) {
                {{"axis", call.integer("axis")}, {"reduction", "add"}});
 }
 
-// Zeros that have the sample axis alone.
-std::string zeros(const Call& call) {
+// One row for all samples.
+std::string repeated(const Call& call) {
   Graph& g = call.graph;
-  return g.add("Expand",
-               {g.number(0), batch_shape(g, call.result_shape(1), call.samples().axis())});
+  const int axis = call.samples().axis();
+  const Ints ones(static_cast<std::size_t>(call.result().rank()), 1);
+  return g.add("Expand", {g.constant(call.value().slice(axis, 0, 1)), batch_shape(g, ones, axis)});
+}
+
+// The numbers of tokens [n, t] from padding + 1 on; padding has the number `padding`.
+std::string counted_positions(const Call& call) {
+  Graph& g = call.graph;
+  const std::string padding = g.list({call.integer("padding")});
+  const std::string tokens =
+      as_type(g, g.add("Not", {g.add("Equal", {call.in(0), padding})}), Dtype::i64);
+  const std::string counts = g.add("CumSum", {tokens, g.constant(Tensor::from(Ints{1}, {}))});
+  return g.add("Add", {g.add("Mul", {counts, tokens}), padding});
 }
 
 std::string argmax(const Call& call) {
@@ -122,10 +133,12 @@ void add_shapes(Operators& all) {
   all["take"] = take;
   all["gather"] = gather;
   all["scatter"] = scatter;
-  all["zeros"] = zeros;
+  all["repeated"] = repeated;
   all["argmax"] = argmax;
   all["argsort"] = argsort;
-  all["to_i64"] = [](const Call& call) { return as_i64(call.graph, call.in(0)); };
+  all["counted_positions"] = counted_positions;
+  all["to_f32"] = [](const Call& call) { return as_type(call.graph, call.in(0), Dtype::f32); };
+  all["to_i64"] = [](const Call& call) { return as_type(call.graph, call.in(0), Dtype::i64); };
 }
 
 }  // namespace sotto::nn::onnx

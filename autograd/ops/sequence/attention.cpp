@@ -247,7 +247,7 @@ Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   Shape one = Shape::filled(rank, 1);
   one[axis] = samples;
   const Var zero = untracked(x.tape(), zeros(one, x.dtype(), x.value().device()), axis);
-  if (tracing()) explain_value("zeros", {}, {}, zero);
+  if (tracing()) explain_value("repeated", {}, {}, zero);
   return add(x, zero);
 }
 

@@ -5,6 +5,7 @@
 #include "autograd/adjoint.h"
 #include "autograd/op.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -39,11 +40,17 @@ RotaryAngles rotary_angles(const Var& positions, const std::vector<double>& freq
   }
   const Shape shape{positions.shape()[0], 1, positions.shape()[1],
                     static_cast<std::int64_t>(frequencies.size())};
-  const auto on_tape = [&](const std::vector<double>& values) {
+  const auto on_tape = [&](const std::vector<double>& values, bool sine) {
     const Tensor rounded = to_dtype(Tensor::from(values, shape), dtype);
-    return untracked(positions.tape(), rounded.to(positions.value().device()), positions.samples());
+    const Var y =
+        untracked(positions.tape(), rounded.to(positions.value().device()), positions.samples());
+    if (tracing()) {
+      explain_value("rotary_angles", {positions},
+                    {{"frequencies", Tensor::from(frequencies, {shape[3]})}, {"sine", sine}}, y);
+    }
+    return y;
   };
-  return {.cosine = on_tape(cosines), .sine = on_tape(sines)};
+  return {.cosine = on_tape(cosines, false), .sine = on_tape(sines, true)};
 }
 
 Var rotary(const Var& x, const RotaryAngles& angles) {
