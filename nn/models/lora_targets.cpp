@@ -1,5 +1,9 @@
 #include "nn/models/lora_targets.h"
 
+#include "kernels/quantized/quantized.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/state.h"
+
 namespace sotto::nn {
 
 namespace {
@@ -80,6 +84,38 @@ void merge_lora(Module& model) {
   }
   for (const Place& place : adapted)
     *place.owner = dynamic_cast<LoraLayer&>(*place.module).take_merged();
+}
+
+namespace {
+
+// The weight of a layer with its product added to it.
+Tensor merged_weight(LoraLayer& layer) {
+  if (const auto* base = dynamic_cast<const QuantizedLinear*>(&layer.base_layer())) {
+    const Tensor product = gemm(layer.lora_b->value, layer.lora_a->value);
+    return add(dequantize(base->blocks()), scale(product, layer.options().scale()));
+  }
+  const bool merged = layer.merged();
+  if (!merged) layer.merge();
+  const Tensor weight = parameter_tensors(layer.base_layer()).at("weight");
+  if (!merged) layer.unmerge();
+  return weight;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> merged_tensors(Module& model) {
+  std::map<std::string, Tensor> all;
+  for (const auto& [name, parameter] : model.named_parameters()) all[name] = parameter->value;
+  for (const NamedBlocks& weight : named_blocks(model)) {
+    if (!weight.name.ends_with(".base.weight")) all[weight.name] = dequantize(*weight.blocks);
+  }
+  for (const auto& [path, layer] : lora_layers(model)) {
+    for (const char* factor : {".lora_a", ".lora_b", ".base.weight"}) all.erase(path + factor);
+    all[path + ".weight"] = merged_weight(*layer);
+    const auto bias = all.extract(path + ".base.bias");
+    if (!bias.empty()) all[path + ".bias"] = bias.mapped();
+  }
+  return all;
 }
 
 }  // namespace sotto::nn

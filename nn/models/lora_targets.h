@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,5 +25,8 @@ std::vector<std::pair<std::string, LoraLayer*>> lora_layers(Module& model);
 // Adds the products to the weights and puts the plain layers back, with their names. Throws
 // std::invalid_argument for a layer that its owner holds by value.
 void merge_lora(Module& model);
+// The model's parameters as they would be after merge_lora(), which is not done: quantised weights
+// are widened.
+std::map<std::string, Tensor> merged_tensors(Module& model);
 
 }  // namespace sotto::nn

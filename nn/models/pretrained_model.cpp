@@ -1,6 +1,26 @@
 #include "nn/models/pretrained_model.h"
 
+#include <algorithm>
+
 namespace sotto::nn {
+
+namespace {
+
+bool within_any(const std::string& path, const std::vector<std::string>& parts) {
+  return std::ranges::any_of(parts, [&](const std::string& part) { return is_within(path, part); });
+}
+
+}  // namespace
+
+bool is_within(const std::string& path, const std::string& part) {
+  return path.starts_with(part) && (path.size() == part.size() || path[part.size()] == '.');
+}
+
+bool ModelParts::in_embeddings(const std::string& path) const {
+  return within_any(path, embeddings);
+}
+
+bool ModelParts::in_head(const std::string& path) const { return within_any(path, head); }
 
 std::string ModelParts::block(std::int64_t k) const {
   check(k >= 0 && k < block_count, "ModelParts: block {} of {}", k, block_count);

@@ -22,7 +22,13 @@ struct ModelParts {
 
   // The path of block k. Throws std::invalid_argument unless 0 <= k < block_count.
   std::string block(std::int64_t k) const;
+  // True for the path of a module or parameter of these parts.
+  bool in_embeddings(const std::string& path) const;
+  bool in_head(const std::string& path) const;
 };
+
+// True if the path is `part` or of something in it.
+bool is_within(const std::string& path, const std::string& part);
 
 // A model of an architecture that others publish weights for. Its names are those of the model's
 // first publisher, without the prefix of a body ("transformer.", "bert.").

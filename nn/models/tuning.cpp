@@ -20,7 +20,7 @@ struct Weight {
   std::string path;  // in the model
   std::string name;  // in its module
   Parameter* parameter;
-  bool statistic, of_norm;
+  bool statistic = false, of_norm = false;
 };
 
 // Scale and shift are of a module whose weight has one axis, a number for each channel.
@@ -58,19 +58,10 @@ class Weights {
   std::set<const Parameter*> seen_;
 };
 
-// True if the path is `part` or below it.
-bool within(const std::string& path, const std::string& part) {
-  return path.starts_with(part) && (path.size() == part.size() || path[part.size()] == '.');
-}
-
-bool within_any(const std::string& path, const std::vector<std::string>& parts) {
-  return std::ranges::any_of(parts, [&](const std::string& part) { return within(path, part); });
-}
-
 // The number of the block that the path is in; nullopt if it is in none.
 std::optional<std::int64_t> block_of(const std::string& path, const ModelParts& parts) {
   for (std::int64_t k = 0; k < parts.block_count; ++k) {
-    if (within(path, parts.block(k))) return k;
+    if (is_within(path, parts.block(k))) return k;
   }
   return std::nullopt;
 }
@@ -79,9 +70,9 @@ bool is_bias(const std::string& name) { return name.starts_with("bias") || name.
 
 bool is_trained(const Weight& weight, const ModelParts& parts, const Tuning& tuning) {
   if (weight.statistic) return false;
-  const bool embedding = within_any(weight.path, parts.embeddings);
+  const bool embedding = parts.in_embeddings(weight.path);
   if (embedding && !tuning.train_embeddings) return false;
-  if (within_any(weight.path, parts.head)) return true;
+  if (parts.in_head(weight.path)) return true;
   switch (tuning.kind) {
     case Kind::all: return true;
     case Kind::head: return false;
@@ -116,12 +107,18 @@ void adapt(Module& model, const ModelParts& parts, const Tuning& tuning) {
   const bool linear = tuning.targets == all_lora_targets;
   const std::string text = tuning.targets.empty() ? default_lora_targets : tuning.targets;
   const PathPattern pattern(text);
+  // Without the output layer of a language model, as in PEFT.
+  const auto in_blocks = [&](const std::string& path) {
+    return parts.block_count == 0 || block_of(path, parts);
+  };
   const auto chosen = [&](const std::string& path, bool is_linear) {
-    return !within_any(path, parts.head) && (linear ? is_linear : pattern.fits_ending(path));
+    if (parts.in_head(path)) return false;
+    return linear ? is_linear && in_blocks(path) : pattern.fits_ending(path);
   };
   const std::vector<std::string> there = layers_for_lora(model);
   bool any = !add_lora(model, [&](const std::string& path, const Module& layer) {
-                const bool is_linear = dynamic_cast<const Linear*>(&layer);
+                const bool is_linear = dynamic_cast<const Linear*>(&layer) ||
+                                       dynamic_cast<const QuantizedLinear*>(&layer);
                 return chosen(path, is_linear) ? std::optional(tuning.lora) : std::nullopt;
               }).empty();
   for (const auto& [path, layer] : lora_layers(model)) any = any || chosen(path, true);
@@ -131,7 +128,7 @@ void adapt(Module& model, const ModelParts& parts, const Tuning& tuning) {
 
 void check_parts(const std::vector<Weight>& weights, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
-    const auto is_in = [&](const Weight& weight) { return within(weight.path, part); };
+    const auto is_in = [&](const Weight& weight) { return is_within(weight.path, part); };
     check(std::ranges::any_of(weights, is_in), "tuning: the model has no part \"{}\"", part);
   }
 }
@@ -155,6 +152,9 @@ TuningSummary apply_tuning(PretrainedModel& model, const Tuning& tuning) {
 
 TuningSummary apply_tuning(Module& model, const ModelParts& parts, const Tuning& tuning) {
   check_there(Weights::of(model), parts, tuning);
+  for (const NamedBlocks& blocks : named_blocks(model))
+    check(!is_trained({blocks.name, "weight", nullptr}, parts, tuning),
+          "tuning: {} is quantised and cannot be trained; \"lora:8\" adapts it", blocks.name);
   if (tuning.kind == Kind::lora) adapt(model, parts, tuning);
   for (const Weight& weight : Weights::of(model))
     weight.parameter->trainable = is_trained(weight, parts, tuning);
@@ -171,13 +171,28 @@ TuningSummary summary_of_tuning(Module& model) {
     (trained ? summary.trained_bytes : summary.frozen_bytes) += parameter->value.bytes();
     if (trained) summary.trained_names.push_back(name);
   }
+  for (const NamedBlocks& weight : named_blocks(model)) {
+    summary.frozen += weight.blocks->shape.numel();
+    summary.frozen_bytes += weight.blocks->bytes.bytes();
+  }
   for (const auto& [path, layer] : lora_layers(model)) summary.adapted.push_back(path);
   return summary;
 }
 
-void train_only(Module& model, const std::function<bool(const std::string& path)>& trained) {
-  for (const Weight& weight : Weights::of(model))
-    weight.parameter->trainable = !weight.statistic && trained(weight.path);
+TuningSummary train_only(Module& model, const std::string& pattern) {
+  const PathPattern fitting(pattern);
+  const std::vector<Weight> weights = Weights::of(model);
+  std::vector<std::string> paths;
+  bool any = false;
+  for (const Weight& weight : weights) {
+    paths.push_back(weight.path);
+    any = any || (!weight.statistic && fitting.fits_ending(weight.path));
+  }
+  check(any, "tuning: \"{}\" fits no parameter; there are {}", pattern,
+        fmt::format("{}", fmt::join(kinds_of(paths), ", ")));
+  for (const Weight& weight : weights)
+    weight.parameter->trainable = !weight.statistic && fitting.fits_ending(weight.path);
+  return summary_of_tuning(model);
 }
 
 }  // namespace sotto::nn

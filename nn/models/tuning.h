@@ -1,7 +1,6 @@
 // Fine-tuning: the parts of a model that are trained, by name.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,7 @@ struct Tuning {
 // The projections to queries and values of the models here; "qkv" is all three of a joint one.
 inline constexpr const char* default_lora_targets =
     "query|value|q_proj|v_proj|q_lin|v_lin|c_attn|qkv";
-// Stands, as a target, for every linear layer outside of the head.
+// Stands, as a target, for every linear layer of the blocks, or of a model without blocks.
 inline constexpr const char* all_lora_targets = "all-linear";
 
 // For help texts.
@@ -62,7 +61,9 @@ TuningSummary apply_tuning(Module& model, const ModelParts& parts, const Tuning&
 // What is trained now.
 TuningSummary summary_of_tuning(Module& model);
 
-// Trains the parameters that the function accepts, by their path, and freezes the others.
-void train_only(Module& model, const std::function<bool(const std::string& path)>& trained);
+// Trains the parameters whose path, or an ending of it behind a dot, fits the regular expression,
+// and freezes the others: "bias|head\\..*". Throws std::invalid_argument, and lists what there is,
+// for one that fits no parameter.
+TuningSummary train_only(Module& model, const std::string& pattern);
 
 }  // namespace sotto::nn

@@ -15,7 +15,8 @@ namespace sotto {
 struct EncoderOptions {
   std::int64_t words = 11, positions = 8, width = 8, heads = 2, blocks = 2, hidden = 12,
                classes = 3;
-  bool pooler = true;  // false: the classifier reads the first position as it is
+  bool pooler = true;
+  bool pooled = true;  // false: the classifier reads the first position, whatever pooler there is
 };
 
 // Named children in a std::unique_ptr<nn::Module>.
@@ -115,7 +116,7 @@ class Encoder final : public nn::TokenModel {
     x = embeddings.run("LayerNorm", x);
     for (std::int64_t k = 0; k < options_.blocks; ++k) x = blocks.run(std::to_string(k), x);
     Var first = select(x, 1, 0);
-    if (options_.pooler) first = tanh(head.run("pooler.dense", first));
+    if (options_.pooler && options_.pooled) first = tanh(head.run("pooler.dense", first));
     return head.run("classifier", first);
   }
   void visit(const nn::Visitor& visitor) override {
