@@ -157,6 +157,21 @@ Var scaled_and_shifted(Var y, const ScaleShift& affine, const Shape& shape) {
   return y;
 }
 
+// The gradient of a bias alone reads neither x nor its statistics.
+Var recorded(const std::vector<Var>& inputs, const Tensor& y, SampleAxis samples,
+             const NormalizeGradient& gradient) {
+  const std::size_t bias = gradient.has_weight ? 2 : 1;
+  const bool shifts_only = inputs.size() == bias + 1 && !inputs[0].needs_grad() &&
+                           !(gradient.has_weight && inputs[1].needs_grad()) &&
+                           inputs[bias].shape() == gradient.layout.affine;
+  Tape& tape = inputs[0].tape();
+  if (!shifts_only) return tape.record(normalize_op, inputs, y, samples, gradient);
+  return tape.record(normalize_op, inputs, y, samples,
+                     [bias = static_cast<int>(bias)](const Tensor& dy, Adjoint& adjoint) {
+                       adjoint.broadcast(bias, dy);
+                     });
+}
+
 Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const NormRule& rule,
                ScaleShift affine) {
   bool shared = true;
@@ -206,7 +221,7 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
                       {"centered", rule.centered},
                       {"eps", rule.eps}});
   }
-  return x.tape().record(normalize_op, inputs, y, samples, gradient);
+  return recorded(inputs, y, samples, gradient);
 }
 
 // The product of the sizes of x's axes `first` .. `last` - 1.

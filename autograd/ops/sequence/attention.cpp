@@ -166,27 +166,32 @@ Tensor forward(const Attention& s) {
   return y;
 }
 
+// The gradients of the operands; undefined for those that need none.
 struct AttentionGradient {
   Tensor q, k, v;
 };
 
-AttentionGradient backward(const Attention& s, const Tensor& dy) {
+AttentionGradient backward(const Attention& s, const Tensor& dy, const Adjoint& adjoint) {
   // A gradient that several blocks add to is f32.
   const bool several = s.queries() * s.keys() > block_scores(s.q.device());
-  const auto gradient = [several](const Tensor& x) {
+  const auto gradient = [&](int i, const Tensor& x) {
+    if (!adjoint.wants(i)) return Tensor();
     return Tensor::empty(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
   };
-  const AttentionGradient d{gradient(s.q), gradient(s.k), gradient(s.v)};
+  const AttentionGradient d{gradient(0, s.q), gradient(1, s.k), gradient(2, s.v)};
   for_each_block(s, true, [&](const ScoreRange& b) {
     const bool add = b.r0 > 0;
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
-    product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
+    if (d.v.defined())
+      product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
+    if (!d.q.defined() && !d.k.defined()) return;
     const Tensor of_weights = dropped(gemm_f32(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
     const Tensor& grads = weights;  // stored in the memory of the weights
     backend(grads.device())
         .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), grads.view());
-    product_into(grads, keys_of(s, s.k, b), part(d.q, b));
-    product_into(grads.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
+    if (d.q.defined()) product_into(grads, keys_of(s, s.k, b), part(d.q, b));
+    if (d.k.defined())
+      product_into(grads.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
   });
   return d;
 }
@@ -314,9 +319,9 @@ bool plain(const Attention& s) { return s.options.dropout == 0 && s.options.alwa
 
 void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const Tensor& q, const Tensor& k,
           const Tensor& v) {
-  adjoint.input(0, reshape(q, shapes[0]));
-  adjoint.input(1, reshape(k, shapes[1]));
-  adjoint.input(2, reshape(v, shapes[2]));
+  if (q.defined()) adjoint.input(0, reshape(q, shapes[0]));
+  if (k.defined()) adjoint.input(1, reshape(k, shapes[1]));
+  if (v.defined()) adjoint.input(2, reshape(v, shapes[2]));
 }
 
 // Records attention by products and masked softmax.
@@ -327,7 +332,8 @@ Var by_products(const Attention& s, const std::array<Var, 3>& of, const Shape& s
   return q.tape().record(attention_op, {q, k, v}, reshape(forward(s), shape), samples,
                          [s, shapes](const Tensor& dy, Adjoint& adjoint) {
                            const Shape flat{s.slices(), s.queries(), s.v.size(2)};
-                           const AttentionGradient d = backward(s, reshape(contiguous(dy), flat));
+                           const AttentionGradient d =
+                               backward(s, reshape(contiguous(dy), flat), adjoint);
                            give(adjoint, shapes, d.q, d.k, d.v);
                          });
 }
@@ -345,8 +351,9 @@ Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Va
         const Attention flat =
             with_operands(s, reshape(result.q, shapes[0]), reshape(result.k, shapes[1]),
                           reshape(result.v, shapes[2]));
-        const AttentionGradient d = backward(
-            flat, reshape(contiguous(dy), {flat.slices(), flat.queries(), flat.v.size(2)}));
+        const AttentionGradient d =
+            backward(flat, reshape(contiguous(dy), {flat.slices(), flat.queries(), flat.v.size(2)}),
+                     adjoint);
         give(adjoint, shapes, d.q, d.k, d.v);
       });
 }
