@@ -2,8 +2,9 @@
 #include "core/io/weights/pickle.h"
 
 #include <bit>
-#include <unordered_map>
 #include <utility>
+
+#include "core/io/weights/pickle_stack.h"
 
 namespace sotto::weights {
 
@@ -11,8 +12,6 @@ namespace {
 
 using Kind = Pickled::Kind;
 
-constexpr std::size_t max_values = 2'000'000;  // 100 bytes each
-constexpr std::size_t max_items = 20'000'000;  // of all lists and dictionaries, 8 bytes each
 constexpr std::size_t max_opcodes = 20'000'000;
 constexpr std::size_t max_name = 1000;  // bytes of a global's
 constexpr std::uint8_t least_protocol = 2;
@@ -74,10 +73,11 @@ enum Opcode : std::uint8_t {
   persistent_id = 'Q',
 };
 
-// The stack and the memo of a pickle that is being read.
+// Reads opcodes; a function for each kind of them returns whether it knows one.
 class Machine {
  public:
-  Machine(ByteReader& reader, KnownGlobal known) : reader_(reader), known_(known) {}
+  Machine(ByteReader& reader, KnownGlobal known)
+      : reader_(reader), known_(known), stack_(reader.context()) {}
 
   Pickle run() {
     check(reader_.number<std::uint8_t>() == protocol, "no pickle of the protocols 2 to 5");
@@ -91,8 +91,8 @@ class Machine {
                          use_global(opcode);
       check(known, "the opcode 0x{:02x} at byte {} is not supported", opcode, reader_.place() - 1);
     }
-    result_.root = take();
-    return std::move(result_);
+    Pickled* const root = stack_.take();
+    return {stack_.release(), root, std::move(persistents_)};
   }
 
  private:
@@ -109,40 +109,10 @@ class Machine {
   }
 
   bool push(Pickled value) {
-    items_ += value.items.size();
-    check(result_.values.size() < max_values && items_ <= max_items,
-          "more than {} values, or {} items", max_values, max_items);
-    result_.values.push_back(std::move(value));
-    stack_.push_back(&result_.values.back());
+    stack_.push(std::move(value));
     return true;
   }
   bool push_integer(std::int64_t number) { return push({.kind = Kind::integer, .number = number}); }
-
-  // The value on top.
-  Pickled* top() const {
-    check(!stack_.empty() && !stack_.back()->is(Kind::mark), "the stack ends too early");
-    return stack_.back();
-  }
-  Pickled* take() {
-    Pickled* const value = top();
-    stack_.pop_back();
-    return value;
-  }
-  // The values above the last mark.
-  std::vector<Pickled*> take_marked() {
-    std::size_t first = stack_.size();
-    while (first > 0 && !stack_[first - 1]->is(Kind::mark)) --first;
-    check(first > 0, "the stack holds no mark");
-    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(first);
-    std::vector<Pickled*> values(begin, stack_.end());
-    stack_.resize(first - 1);
-    return values;
-  }
-  std::vector<Pickled*> take_last(std::size_t count) {
-    std::vector<Pickled*> values(count);
-    for (std::size_t k = count; k > 0; --k) values[k - 1] = take();
-    return values;
-  }
 
   bool push_number(std::uint8_t opcode) {
     switch (opcode) {
@@ -199,12 +169,13 @@ class Machine {
       case empty_set: return push({.kind = Kind::list});
       case list:
       case tuple:
-      case frozenset: return push({.kind = Kind::list, .items = take_marked()});
+      case frozenset: return push({.kind = Kind::list, .items = stack_.take_marked()});
       case tuple1:
       case tuple2:
-      case tuple3: return push({.kind = Kind::list, .items = take_last(opcode - tuple1 + 1u)});
+      case tuple3:
+        return push({.kind = Kind::list, .items = stack_.take_last(opcode - tuple1 + 1u)});
       case empty_dict: return push({.kind = Kind::dictionary});
-      case dict: return push_dictionary(take_marked());
+      case dict: return push_dictionary(stack_.take_marked());
       default: return false;
     }
   }
@@ -215,16 +186,16 @@ class Machine {
 
   bool fill(std::uint8_t opcode) {
     switch (opcode) {
-      case append: return add(take_last(1), Kind::list);
+      case append: return add(stack_.take_last(1), Kind::list);
       case appends:
-      case add_items: return add(take_marked(), Kind::list);
-      case set_item: return add(take_last(2), Kind::dictionary);
-      case set_items: return add(take_marked(), Kind::dictionary);
+      case add_items: return add(stack_.take_marked(), Kind::list);
+      case set_item: return add(stack_.take_last(2), Kind::dictionary);
+      case set_items: return add(stack_.take_marked(), Kind::dictionary);
       default: return false;
     }
   }
   bool add(const std::vector<Pickled*>& items, Kind kind) {
-    Pickled& target = *top();
+    Pickled& target = *stack_.top();
     check(target.is(kind), "items for what is no list or no dictionary");
     check(kind == Kind::list || items.size() % 2 == 0, "a dictionary has a key without a value");
     target.items.insert(target.items.end(), items.begin(), items.end());
@@ -233,24 +204,13 @@ class Machine {
 
   bool use_memo(std::uint8_t opcode) {
     switch (opcode) {
-      case get1: return recall(reader_.number<std::uint8_t>());
-      case get4: return recall(reader_.number<std::uint32_t>());
-      case put1: return keep(reader_.number<std::uint8_t>());
-      case put4: return keep(reader_.number<std::uint32_t>());
-      case memoize: return keep(static_cast<std::uint32_t>(memo_.size()));
+      case get1: stack_.recall(reader_.number<std::uint8_t>()); return true;
+      case get4: stack_.recall(reader_.number<std::uint32_t>()); return true;
+      case put1: stack_.keep(reader_.number<std::uint8_t>()); return true;
+      case put4: stack_.keep(reader_.number<std::uint32_t>()); return true;
+      case memoize: stack_.keep_next(); return true;
       default: return false;
     }
-  }
-  bool recall(std::uint32_t number) {
-    const auto found = memo_.find(number);
-    check(found != memo_.end(), "the memo has no value {}", number);
-    stack_.push_back(found->second);
-    return true;
-  }
-  bool keep(std::uint32_t number) {
-    check(memo_.size() < max_values, "the memo has more than {} values", max_values);
-    memo_[number] = top();
-    return true;
   }
 
   bool use_stack(std::uint8_t opcode) {
@@ -258,12 +218,12 @@ class Machine {
       case protocol: check_protocol(); return true;
       case frame: reader_.number<std::uint64_t>(); return true;
       case mark: return push({.kind = Kind::mark});
-      case pop: take(); return true;
-      case pop_mark: take_marked(); return true;
-      case duplicate: stack_.push_back(top()); return true;
+      case pop: stack_.take(); return true;
+      case pop_mark: stack_.take_marked(); return true;
+      case duplicate: stack_.duplicate(); return true;
       case persistent_id:
-        push({.kind = Kind::persistent, .items = take_last(1)});
-        result_.persistents.push_back(top());
+        push({.kind = Kind::persistent, .items = stack_.take_last(1)});
+        persistents_.push_back(stack_.top());
         return true;
       default: return false;
     }
@@ -274,7 +234,7 @@ class Machine {
       case global:
       case instance: return push_global(opcode, line());
       case stack_global: {
-        const std::vector<Pickled*> names = take_last(2);
+        const std::vector<Pickled*> names = stack_.take_last(2);
         check(names[0]->is(Kind::text) && names[1]->is(Kind::text), "a global's name is no text");
         return push_global(opcode, names[0]->text + "." + names[1]->text);
       }
@@ -288,9 +248,9 @@ class Machine {
   // An OrderedDict of PyTorch has the versions of modules as its state, a parameter of its first
   // versions whether it has a gradient.
   bool set_state() {
-    take();
-    check(top()->is(Kind::dictionary) || top()->calls("torch.nn.parameter.Parameter"),
-          "a state for {}, which has none", excerpt(top()->text));
+    stack_.take();
+    check(stack_.top()->is(Kind::dictionary) || stack_.top()->calls("torch.nn.parameter.Parameter"),
+          "a state for {}, which has none", excerpt(stack_.top()->text));
     return true;
   }
 
@@ -314,7 +274,7 @@ class Machine {
   }
 
   bool call() {
-    std::vector<Pickled*> operands = take_last(2);
+    std::vector<Pickled*> operands = stack_.take_last(2);
     check(operands[0]->is(Kind::global) && operands[1]->is(Kind::list),
           "a call of what is no global, or without a tuple of arguments");
     const std::string& name = operands[0]->text;
@@ -341,10 +301,8 @@ class Machine {
 
   ByteReader& reader_;
   KnownGlobal known_;
-  Pickle result_;
-  std::size_t items_ = 0;
-  std::vector<Pickled*> stack_;
-  std::unordered_map<std::uint32_t, Pickled*> memo_;
+  PickleStack stack_;
+  std::vector<const Pickled*> persistents_;
 };
 
 }  // namespace
