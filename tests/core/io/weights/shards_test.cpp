@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
+#include "tests/support/torch_files.h"
 #include "tests/support/weights_files.h"
 
 using namespace sotto;
@@ -46,6 +47,20 @@ TEST_CASE("an index stands for the tensors of all its shards") {
   files.index(R"({"metadata":{"total_size":2,"more":[{}]},"weight_map":)" + std::string(right_map) +
               "}");
   CHECK(open_weights(files.folder.path()).tensors().size() == 2);
+}
+
+TEST_CASE("shards may be PyTorch's, with an index of theirs") {
+  using namespace pickled;
+  const TemporaryFolder folder;
+  for (const char* name : {"a", "b"}) {
+    folder.write(std::string(name) + ".bin",
+                 torch_zip(dictionary({{name, tensor({.count = 1}, 0, {1}, {1})}}),
+                           {{"0", ::bytes_of(1.5f)}}));
+  }
+  folder.write("pytorch_model.bin.index.json", R"({"weight_map":{"a":"a.bin","b":"b.bin"}})");
+  const WeightsFile weights = open_weights(folder.path());
+  CHECK(weights.tensors().size() == 2);
+  CHECK(weights.tensor("b").item() == 1.5);
 }
 
 TEST_CASE("an index that disagrees with its files is refused") {
