@@ -10,8 +10,8 @@ namespace {
 
 using Kind = Pickled::Kind;
 
-constexpr int deepest = 16;                    // dictionaries within each other
-constexpr std::size_t max_visits = 2'000'000;  // values, which a dictionary may hold many times
+constexpr int deepest = 16;                  // dictionaries within each other
+constexpr std::size_t max_visits = 500'000;  // values, which a dictionary may hold many times
 
 // Under these keys programs save the parameters of a model, beside other things.
 constexpr std::array<std::string_view, 6> usual_keys = {"state_dict",  "model",  "model_state_dict",
