@@ -17,6 +17,8 @@ void run_distributed(const Case& c, Dtype dtype, Comparison& comparison);
 void run_optim(const Case& c, Dtype dtype, Comparison& comparison);
 void run_multilevel(const Case& c, Dtype dtype, Comparison& comparison);
 void run_model(const Case& c, Dtype dtype, Comparison& comparison);
+// The same in every dtype.
+void run_tokenizer(const Case& c, Dtype dtype, Comparison& comparison);
 void run_private_reweight(const Case& c, Dtype dtype, Comparison& comparison);
 
 // The loss of each row from its tokens' logits, by a case's `token_reduce`: their mean or sum.

@@ -17,6 +17,7 @@ const std::map<std::string, Runner> runners{
     {"dp_step", run_dp_step}, {"distributed", run_distributed},
     {"optim", run_optim},     {"multilevel", run_multilevel},
     {"model", run_model}};
+    {"tokenizer", run_tokenizer}};
 
 Result malformed(Result result, const std::string& what) {
   result.outcome = Outcome::failed;
