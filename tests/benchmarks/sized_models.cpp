@@ -8,14 +8,17 @@
 #include "nn/init.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/frozen_norm.h"
+#include "nn/models/tuning.h"
 #include "samples/models/models.h"
 #include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
+#include "tests/support/encoder.h"
 
 namespace sotto::models {
 namespace {
 
-constexpr std::string_view perceptron_prefix = "perceptron:", transformer_prefix = "transformer:";
+constexpr std::string_view perceptron_prefix = "perceptron:", transformer_prefix = "transformer:",
+                           encoder_prefix = "encoder:";
 
 std::int64_t size_in(std::string_view text, const std::string& name) {
   constexpr std::int64_t max = 1 << 20;
@@ -68,6 +71,25 @@ Entry sized_transformer(const std::string& name) {
           .input = {length},
           .classes = options.classes,
           .words = words};
+}
+
+// As large as all-MiniLM-L6-v2, with a classifier of two classes on the first position.
+Entry sized_encoder(const std::string& name) {
+  const std::int64_t length = size_in(std::string_view(name).substr(encoder_prefix.size()), name);
+  const EncoderOptions options{.words = 30'522,
+                               .positions = std::max<std::int64_t>(length, 512),
+                               .width = 384,
+                               .heads = 12,
+                               .blocks = 6,
+                               .hidden = 1536,
+                               .classes = 2,
+                               .pooler = false};
+  return {.name = name.c_str(),
+          .description = "six encoder blocks of width 384 over texts of one length",
+          .make = [=] { return std::make_unique<Encoder>(options); },
+          .input = {length},
+          .classes = options.classes,
+          .words = options.words};
 }
 
 Entry causal(const char* name, const char* description, const CausalOptions& options) {
@@ -149,7 +171,15 @@ Entry entry_of_any(const std::string& name) {
   }
   if (name.starts_with(perceptron_prefix)) return sized_perceptron(name);
   if (name.starts_with(transformer_prefix)) return sized_transformer(name);
+  if (name.starts_with(encoder_prefix)) return sized_encoder(name);
   return parse_entry(name, sized_names);
+}
+
+void tune(nn::Module& model, const std::string& tuning) {
+  if (tuning.empty()) return;
+  auto* pretrained = dynamic_cast<nn::PretrainedModel*>(&model);
+  check(pretrained, "models: a model without named parts is not tuned: {}", tuning);
+  apply_tuning(*pretrained, nn::parse_tuning(tuning));
 }
 
 Examples examples_for_timing(const Entry& entry, std::int64_t n, std::uint64_t seed) {

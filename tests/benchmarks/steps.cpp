@@ -12,6 +12,7 @@
 // device, and a step ends when the GPU is done.
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <iostream>
 
@@ -28,6 +29,7 @@
 #include "memory/captured_loss.h"
 #include "memory/profiling/phase_profiler.h"
 #include "nn/init.h"
+#include "nn/models/tuning.h"
 #include "nn/optim/optimizer.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/benchmarks/step_check.h"
@@ -46,6 +48,7 @@ struct Options {
   std::vector<std::string> models{"logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"};
   std::vector<std::string> modes{"ordinary", "flat"};
   std::vector<std::int64_t> batches{64, 256, 512};
+  std::string tuning;  // empty: as the model is made
   double seconds = 2;
   int warmup = 3, min_steps = 5, max_steps = 60;
   double noise_multiplier = 1.1;
@@ -91,6 +94,7 @@ class Training {
         precision_(options.tf32() ? Dtype::f32 : *memory::parse_precision(options.precision)) {
     nn::manual_seed(1);
     model_ = entry.make();
+    models::tune(*model_, options.tuning);
     model_->to(device_);
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
       const models::Examples batch = models::examples_for_timing(entry, samples, seed);
@@ -105,10 +109,13 @@ class Training {
   virtual double error() = 0;
 
   void step() {
+    resident_ = bytes();
     start();
     if (device_ != cpu) cuda_runtime().synchronize(device_.index);
   }
   Device device() const { return device_; }
+  // The bytes that the last forward pass left to backward.
+  std::size_t kept_bytes() const { return kept_; }
   // The number of weights.
   std::int64_t size() const {
     std::int64_t numbers = 0;
@@ -122,7 +129,9 @@ class Training {
   virtual void start() = 0;
   Var losses(Tape& tape) {
     const std::vector<Tensor>& batch = batches_[next_++ % batches_.size()];
-    return captured_ ? (*captured_)(tape, batch) : loss_(tape, batch);
+    Var loss = captured_ ? (*captured_)(tape, batch) : loss_(tape, batch);
+    kept_ = bytes() - resident_;
+    return loss;
   }
 
   models::Examples first_samples() const {
@@ -137,12 +146,13 @@ class Training {
   std::unique_ptr<nn::Optimizer> optimizer_;
 
  private:
+  std::size_t bytes() const { return allocator(device_).statistics().current; }
   const memory::CapturedLoss::Loss loss_ = [this](Tape& tape, const std::vector<Tensor>& batch) {
     return entry_.losses((*model_)(tape.input(batch[0])), batch[1]);
   };
   std::optional<memory::CapturedLoss> captured_;
   std::vector<std::vector<Tensor>> batches_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0, resident_ = 0, kept_ = 0;
 };
 
 class Ordinary final : public Training {
@@ -292,25 +302,27 @@ json medians_of_halves(const std::vector<double>& times) {
 json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
            const Options& options) {
   const std::unique_ptr<Training> run = training(entry, mode, samples, options);
-  json line{{"model", entry.name},
-            {"mode", mode},
-            {"batch", samples},
-            {"device", options.device},
-            {"precision", options.precision},
+  json line{{"model", entry.name},      {"mode", mode},
+            {"tuning", options.tuning}, {"batch", samples},
+            {"device", options.device}, {"precision", options.precision},
             {"parameters", run->size()}};
   if (options.check) line["step_error"] = checked_error(*run, entry, mode, options);
   const std::size_t resident = allocator(run->device()).statistics().current;
   for (int k = 0; k < options.warmup; ++k) run->step();
   const std::vector<memory::PhaseTotal> before = run->phases();
+  const std::clock_t start = std::clock();
   const std::vector<double> times = times_of(*run, options);
+  const double busy = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   std::size_t peak = 0;
   for (const memory::PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes[0]);
   line.update({{"ms_per_step", median(times) * 1e3},
                {"ms_halves", medians_of_halves(times)},
                {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
+               {"cpu_ms_per_step", busy / static_cast<double>(times.size()) * 1e3},
                {"steps", times.size()},
                {"peak_bytes", peak},
                {"resident_bytes", resident},
+               {"kept_bytes", run->kept_bytes()},
                {"phases_ms", phases_of(before, run->phases())}});
   if (options.capture) line["not_captured"] = run->not_captured();
   if (options.profile) line["kernels"] = kernels_of(*run, options.min_steps);
@@ -356,6 +368,9 @@ int main(int argc, char** argv) {
                  fmt::format("{}; {}", models::model_names(), models::sized_names))
       ->delimiter(',');
   app.add_option("--modes", options.modes, mode_names())->delimiter(',');
+  app.add_option(
+      "--tune", options.tuning,
+      fmt::format("The parts of a pretrained model that are trained: {}", nn::tuning_texts));
   app.add_option("--batches", options.batches, "Samples in a step")->delimiter(',');
   app.add_option("--seconds", options.seconds, "Timed work to aim for in each case");
   app.add_option("--warmup", options.warmup, "Steps before the timed ones, at least one")
