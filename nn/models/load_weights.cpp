@@ -55,6 +55,7 @@ class Loading {
     values_ = stored_values(model_);
     for (const auto& [name, line] : placed_) place(name, line);
     for (const auto& [name, line] : tied_) place_tied(name, line);
+    name_absent_ties();
     for (const auto& [name, value] : values_) {
       if (!filled_.contains(name)) draw(name, *value);
     }
@@ -109,6 +110,17 @@ class Loading {
       return report_.skipped.push_back(name + " (the model has no " + line.parameters[0] + ")");
     if (values_.contains(line.tied) && !filled_.contains(line.tied)) read(name, line, {line.tied});
     report_.tied.push_back(line.parameters[0] + " (is " + line.tied + ")");
+  }
+
+  // Ties of the model for which the file has no tensor.
+  void name_absent_ties() {
+    for (const NamesLine& line : source_.table.lines()) {
+      const std::string name = (line.outside ? "" : source_.prefix) + line.file;
+      if (line.tied.empty() || values_.contains(line.parameters[0]) ||
+          source_.file.tensors().contains(name))
+        continue;
+      report_.tied.push_back(line.parameters[0] + " (is " + line.tied + ")");
+    }
   }
 
   void read(const std::string& name, const NamesLine& line,
