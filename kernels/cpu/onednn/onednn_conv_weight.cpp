@@ -9,6 +9,7 @@
 #include "kernels/cpu/conv/conv_parts.h"
 #include "kernels/cpu/conv/conv_weight_norms.h"
 #include "kernels/cpu/conv/depthwise.h"
+#include "kernels/cpu/conv/pointwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/onednn_batches.h"
 #include "kernels/host_device/rounded_term.h"
@@ -129,6 +130,33 @@ BatchChunks row_chunks(const Geometry& g, const View& x, const View& dy) {
     if (chunks.usable()) return chunks;
   }
   return {Pass::weight, g, false, alone};
+}
+
+// True for sums that need none of oneDNN's primitives.
+bool sums_directly(const Geometry& g) { return is_depthwise(g) || sums_as_product(g); }
+
+// dw = the sum over `samples` of their weight gradients, row-major.
+void sum_directly(const View& dy, const View& x, const Geometry& g, Range samples, float* dw) {
+  if (is_depthwise(g)) return sum_depthwise_weight(dy, x, g, samples, dw);
+  sum_as_product(dy, x, g, samples, dw);
+}
+
+// Writes gradients of samples, and their norms unless these have no data.
+void rows_directly(const View& dy, const View& x, const Geometry& g, const View& dw,
+                   const View& norms) {
+  const std::int64_t size = g.outputs * g.taps();
+  parallel_for(
+      g.samples, product_grain(g.positions() * size), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t n = begin; n < end; ++n) {
+          float* const row = dw.as<float>() + n * dw.stride[0];
+          sum_directly(dy, x, g, {n, n + 1}, row);
+          if (!norms.data) continue;
+          Images<float> xs(x, {n, n + 1}), ys(dy, {n, n + 1});
+          xs.load();
+          ys.load();
+          write_norms(g, squared_norm(row, size), ys.data(), xs.data(), norms.as<double>() + 3 * n);
+        }
+      });
 }
 
 // A part of the images, and the primitives that sum over it.
@@ -252,11 +280,12 @@ void write_row_norms(const BatchChunks& chunks, const Geometry& g, const float* 
 // Each thread computes one sum; the sums are then added in a fixed order.
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
-  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous() || is_depthwise(g)) {
+  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
-  const std::vector<SumPart> parts = sum_parts(dy, x, window);
-  if (parts.empty()) return CpuBackend::conv_weight(dy, x, window, beta, dw);
+  const bool directly = sums_directly(g);
+  const std::vector<SumPart> parts = directly ? std::vector<SumPart>() : sum_parts(dy, x, window);
+  if (parts.empty() && !directly) return CpuBackend::conv_weight(dy, x, window, beta, dw);
   const std::int64_t shares = std::min<std::int64_t>(g.samples, thread_count()), size = dw.numel();
   const Storage sums(float_bytes(shares * size), cpu);
   std::fill_n(floats(sums), shares * size, 0.0F);
@@ -265,6 +294,7 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
     for (std::int64_t k = begin; k < end; ++k) {
       const Range share{g.samples * k / shares, g.samples * (k + 1) / shares};
       float* const sum = floats(sums) + k * size;
+      if (directly) sum_directly(dy, x, g, share, sum);
       for (const auto& [part_dy, part_x, tiles, chunks] : parts) {
         if (tiles.usable()) add_share(tiles, part_dy, part_x, share, sum);
         add_share(chunks, part_dy, part_x, tiles.usable() ? tiles.rest(share) : share, sum);
@@ -281,9 +311,9 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
                                         View dw) {
   const Geometry g(x, dy, window);
   if (!suits_onednn({dy, x})) return false;
-  const bool depthwise = is_depthwise(g);
-  const std::vector<SumPart> parts = depthwise ? std::vector<SumPart>() : sum_parts(dy, x, window);
-  if (parts.empty() && !depthwise) return false;
+  const bool directly = sums_directly(g);
+  const std::vector<SumPart> parts = directly ? std::vector<SumPart>() : sum_parts(dy, x, window);
+  if (parts.empty() && !directly) return false;
   const std::int64_t size = dw.numel(),
                      threads = std::min<std::int64_t>(std::ssize(ends), thread_count());
   const Storage sums(static_cast<std::size_t>(threads * size) * sizeof(double), cpu);
@@ -297,7 +327,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
       const bool ours = first * threads / g.samples == thread && end > first;
       if (ours) {
         std::fill_n(floats(one), size, 0.0F);
-        if (depthwise) sum_depthwise_weight(dy, x, g, {first, end}, floats(one));
+        if (directly) sum_directly(dy, x, g, {first, end}, floats(one));
         for (const SumPart& part : parts) add_sum_of(part, {first, end}, floats(one));
         add_rounded_to(floats(one), size, spacing, all + thread * size);
       }
@@ -316,7 +346,8 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
 
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous() && !is_depthwise(g)) {
+  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
+    if (sums_directly(g)) return rows_directly(dy, x, g, dw, norms);
     const bool in_parts = g.positions() > conv_chain;
     if (in_parts && rows_by_parts(dy, x, window, dw, norms)) return;
     const BatchChunks chunks = row_chunks(g, x, dy);
