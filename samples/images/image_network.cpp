@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "nn/data/images/scattering.h"
 #include "nn/layers.h"
-#include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 
 namespace sotto::images {
@@ -76,10 +75,7 @@ std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options) {
   if (options.model == "cnn") return models::cifar_network(pictures, models::CifarActivation::tanh);
   if (options.model == "resnet18") return models::resnet18(pictures);
   if (options.model == "resnet20") return models::resnet20(pictures);
-  if (options.model == "resnet50") {
-    return std::make_unique<models::ResNet>(
-        models::ResNetOptions{.classes = options.classes, .channels = pictures.channels});
-  }
+  if (options.model == "resnet50") return models::resnet50(pictures);
   if (options.model == "wrn-16-4")
     return std::make_unique<OnStandardized>(pictures.channels, models::wide_resnet(pictures));
   if (options.model == "vit-tiny") {

@@ -6,7 +6,6 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "samples/models/models.h"
-#include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 
 namespace sotto::models {
@@ -68,7 +67,7 @@ std::vector<Entry> image_networks() {
            .classes = 10},
           {.name = "resnet50",
            .description = "ResNet-50 with group normalisation for 32x32 images",
-           .make = maker<ResNet>(),
+           .make = [] { return resnet50(); },
            .input = image,
            .classes = 10},
           {.name = "wrn16",

@@ -1,13 +1,10 @@
 #include "samples/models/workloads.h"
 
-#include <cmath>
-#include <optional>
-
 #include "autograd/ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/functional.h"
 #include "nn/init.h"
-#include "samples/models/resnet.h"
+#include "nn/models/resnet.h"
+#include "nn/models/wide_resnet.h"
 
 namespace sotto::models {
 
@@ -23,98 +20,21 @@ class MeanOver final : public nn::Module {
   Shape axes_;
 };
 
+struct StageSizes {
+  std::int64_t width, groups;  // of the first stage, and of every normalisation
+};
+
+nn::ResNetOptions small_resnet(const std::vector<std::int64_t>& blocks, const StageSizes& sizes,
+                               const PictureOptions& options) {
+  return {.blocks = blocks,
+          .width = sizes.width,
+          .norm = {.group = true, .groups = sizes.groups},
+          .classes = options.classes,
+          .channels = options.channels,
+          .large_images = false};
+}
+
 nn::Conv2d conv3x3(std::int64_t in, std::int64_t out) { return {in, out, 3, {.padding = {1}}}; }
-
-// A convolution whose weights are standardised and divided by the root of the fan-in, with a gain
-// and a bias for each output channel (Brock et al. 2021, "Characterizing signal propagation to
-// close the performance gap in unnormalized ResNets", section 4).
-class StandardizedConv final : public nn::Module {
- public:
-  StandardizedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
-      : inner_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}}),
-        gain_(std::make_unique<Parameter>(full({out, 1, 1, 1}, 1))) {
-    inner_.weight->value = nn::kaiming_normal(inner_.weight->value.shape(), {.gain = 1});
-    inner_.bias->value = full({out}, 0);
-  }
-  Var forward(const Var& x) override {
-    constexpr double min_variance = 1e-4;  // of the weights times the fan-in (De et al. 2022)
-    Tape& tape = x.tape();
-    const auto fan_in = static_cast<double>(nn::fans(inner_.weight->value.shape()).in);
-    const Var w = nn::standardized_weight(tape.use(*inner_.weight), min_variance / fan_in,
-                                          tape.use(*gain_) * (1 / std::sqrt(fan_in)));
-    return conv(x, w, tape.use(*inner_.bias), inner_.options());
-  }
-  void visit(const nn::Visitor& visitor) override {
-    inner_.visit(visitor);
-    visitor("gain", gain_);
-  }
-
- private:
-  nn::Conv2d inner_;
-  std::unique_ptr<Parameter> gain_;  // [out, 1, 1, 1]
-};
-
-// relu(x' + norm(conv(relu(norm(conv(x)))))), with x' as in Bottleneck.
-class BasicBlock final : public nn::Module {
- public:
-  BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride, std::int64_t groups)
-      : first_(in, out, 3, stride, groups), second_(out, out, 3, 1, groups) {
-    if (stride != 1 || in != out) shortcut_.emplace(in, out, 1, stride, groups);
-  }
-  Var forward(const Var& x) override {
-    const Var y = second_(relu(first_(x)));
-    return relu(y + (shortcut_ ? (*shortcut_)(x) : x));
-  }
-  void visit(const nn::Visitor& visitor) override {
-    visitor("first", first_);
-    visitor("second", second_);
-    if (shortcut_) visitor("shortcut", *shortcut_);
-  }
-
- private:
-  NormedConv first_, second_;
-  std::optional<NormedConv> shortcut_;
-};
-
-constexpr std::int64_t wide_groups = 16;
-
-// conv(norm(relu(x))), whose norm comes after the activation (De et al. 2022).
-class ReluNormConv final : public nn::Module {
- public:
-  ReluNormConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
-      : norm_(wide_groups, in), conv_(in, out, kernel, stride) {}
-  Var forward(const Var& x) override { return conv_(norm_(relu(x))); }
-  void visit(const nn::Visitor& visitor) override {
-    visitor("norm", norm_);
-    visitor("conv", conv_);
-  }
-
- private:
-  nn::GroupNorm norm_;
-  StandardizedConv conv_;
-};
-
-// second(first(x)) + x, or + shortcut(x) where the width changes; each with a norm of its own.
-class WideBlock final : public nn::Module {
- public:
-  WideBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
-      : first_(in, out, 3, stride), second_(out, out, 3, 1) {
-    if (in != out) shortcut_.emplace(in, out, 1, stride);
-  }
-  Var forward(const Var& x) override {
-    const Var y = second_(first_(x));
-    return y + (shortcut_ ? (*shortcut_)(x) : x);
-  }
-  void visit(const nn::Visitor& visitor) override {
-    visitor("first", first_);
-    visitor("second", second_);
-    if (shortcut_) visitor("shortcut", *shortcut_);
-  }
-
- private:
-  ReluNormConv first_, second_;
-  std::optional<ReluNormConv> shortcut_;
-};
 
 // A pre-norm transformer block: residual attention and a residual feed-forward network.
 class Block final : public nn::Module {
@@ -189,57 +109,24 @@ std::unique_ptr<nn::Module> lstm_network() {
                      MeanOver({1}), nn::Linear(width, 2)});
 }
 
-namespace {
-
-// Stages of so many basic blocks each: of the given width at first, and of twice that of the stage
-// before.
-struct BasicStages {
-  std::int64_t stages, blocks, width, groups;
-};
-std::unique_ptr<nn::Module> basic_resnet(const PictureOptions& options, const BasicStages& of) {
-  auto net = std::make_unique<nn::Sequential>();
-  net->add(NormedConv(options.channels, of.width, 3, 1, of.groups));
-  net->add(nn::Relu());
-  std::int64_t channels = of.width;
-  for (std::int64_t stage = 0; stage < of.stages; ++stage) {
-    const std::int64_t width = of.width << stage;
-    for (std::int64_t block = 0; block < of.blocks; ++block) {
-      net->add(BasicBlock(channels, width, stage > 0 && block == 0 ? 2 : 1, of.groups));
-      channels = width;
-    }
-  }
-  net->add(MeanOver({2, 3}));
-  net->add(nn::Linear(channels, options.classes));
-  return net;
-}
-
-}  // namespace
-
 std::unique_ptr<nn::Module> resnet18(const PictureOptions& options) {
-  return basic_resnet(options, {.stages = 4, .blocks = 2, .width = 64, .groups = 32});
+  return std::make_unique<nn::ResNet>(
+      small_resnet({2, 2, 2, 2}, {.width = 64, .groups = 32}, options));
 }
 
 std::unique_ptr<nn::Module> resnet20(const PictureOptions& options) {
-  return basic_resnet(options, {.stages = 3, .blocks = 3, .width = 16, .groups = 8});
+  return std::make_unique<nn::ResNet>(small_resnet({3, 3, 3}, {.width = 16, .groups = 8}, options));
+}
+
+std::unique_ptr<nn::Module> resnet50(const PictureOptions& options) {
+  nn::ResNetOptions net = small_resnet({3, 4, 6, 3}, {.width = 64, .groups = 32}, options);
+  net.bottleneck = true;
+  return std::make_unique<nn::ResNet>(net);
 }
 
 std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options) {
-  auto net = std::make_unique<nn::Sequential>();
-  net->add(StandardizedConv(options.channels, 16, 3, 1));
-  std::int64_t channels = 16;
-  for (const std::int64_t width : {64, 128, 256}) {
-    net->add(WideBlock(channels, width, width == 64 ? 1 : 2));
-    net->add(WideBlock(width, width, 1));
-    channels = width;
-  }
-  net->add(nn::Relu());
-  net->add(nn::GroupNorm(wide_groups, channels));
-  net->add(MeanOver({2, 3}));
-  nn::Linear classifier(channels, options.classes);
-  classifier.weight->value = nn::kaiming_normal(classifier.weight->value.shape(), {.gain = 1});
-  classifier.bias->value = full({options.classes}, 0);
-  net->add(std::move(classifier));
-  return net;
+  return std::make_unique<nn::WideResNet>(
+      nn::WideResNetOptions{.classes = options.classes, .channels = options.channels});
 }
 
 std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options) {

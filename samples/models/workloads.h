@@ -29,10 +29,9 @@ std::unique_ptr<nn::Module> lstm_network();
 std::unique_ptr<nn::Module> resnet18(const PictureOptions& options = {});
 // ResNet-20 of 16, 32 and 64 channels with group normalisation (He et al. 2016a, section 4.2).
 std::unique_ptr<nn::Module> resnet20(const PictureOptions& options = {});
-// WRN-16-4 as De et al. 2022 train it privately ("Unlocking high-accuracy differentially private
-// image classification through scale", appendix A): standardised weights over the root of their
-// fan-in with gains and biases, and group normalisation of 16 groups after each activation.
-// Pictures are to be standardised.
+// ResNet-50 for small pictures with group normalisation.
+std::unique_ptr<nn::Module> resnet50(const PictureOptions& options = {});
+// WRN-16-4 as De et al. 2022 train it privately. Pictures are to be standardised.
 std::unique_ptr<nn::Module> wide_resnet(const PictureOptions& options = {});
 // A vision transformer over patches of [n, channels, side, side] (Dosovitskiy et al. 2021),
 // averaged at the end: [n, classes]. The defaults are twelve blocks of width 192 over 4x4 patches

@@ -72,27 +72,19 @@ def vision(side, patch, width, heads, depth, classes):
                        nn.LayerNorm(width), Mean(1), nn.Linear(width, classes))
 
 
-class NormedConv(nn.Module):
-    def __init__(self, i, o, kernel, stride, groups):
-        super().__init__()
-        self.conv = nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False)
-        self.norm = nn.GroupNorm(groups, o)
-
-    def forward(self, x):
-        return self.norm(self.conv(x))
-
-
 class Bottleneck(nn.Module):
     def __init__(self, i, width, stride, groups):
         super().__init__()
-        self.reduce, self.middle = NormedConv(i, width, 1, 1, groups), NormedConv(width, width, 3, stride, groups)
-        self.expand = NormedConv(width, 4 * width, 1, 1, groups)
+        for k, (a, b, kernel, step) in enumerate(((i, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1)), 1):
+            setattr(self, f"conv{k}", nn.Conv2d(a, b, kernel, step, kernel // 2, bias=False))
+            setattr(self, f"bn{k}", nn.GroupNorm(groups, b))
         if i != 4 * width or stride != 1:
-            self.shortcut = NormedConv(i, 4 * width, 1, stride, groups)
+            self.downsample = nn.Sequential(nn.Conv2d(i, 4 * width, 1, stride, bias=False), nn.GroupNorm(groups, 4 * width))
 
     def forward(self, x):
-        y = self.expand(F.relu(self.middle(F.relu(self.reduce(x), inplace=True)), inplace=True))
-        return F.relu(y + (self.shortcut(x) if hasattr(self, "shortcut") else x), inplace=True)
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn3(self.conv3(F.relu(self.bn2(self.conv2(y)), inplace=True)))
+        return F.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x), inplace=True)
 
 
 class ResNet(nn.Module):
@@ -100,17 +92,21 @@ class ResNet(nn.Module):
 
     def __init__(self, depths, width, groups, classes):
         super().__init__()
-        self.stem, self.blocks = NormedConv(3, width, 7, 2, groups), nn.Sequential()
-        channels = width
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.GroupNorm(groups, width)
+        channels, self.stages = width, len(depths)
         for stage, depth in enumerate(depths):
+            blocks = nn.Sequential()
             for k in range(depth):
-                self.blocks.append(Bottleneck(channels, width << stage, 2 if stage > 0 and k == 0 else 1, groups))
+                blocks.append(Bottleneck(channels, width << stage, 2 if stage > 0 and k == 0 else 1, groups))
                 channels = 4 * width << stage
-        self.classifier = nn.Linear(channels, classes)
+            setattr(self, f"layer{stage + 1}", blocks)
+        self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        x = F.max_pool2d(F.relu(self.stem(x), inplace=True), 3, 2, 1)
-        return self.classifier(self.blocks(x).mean((2, 3)))
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x)), inplace=True), 3, 2, 1)
+        for stage in range(self.stages):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
 
 
 class StandardizedConv(nn.Module):
@@ -148,12 +144,17 @@ class WideBlock(nn.Module):
         return self.second(self.first(x)) + (self.shortcut(x) if hasattr(self, "shortcut") else x)
 
 
-def wide_resnet():
-    layers, channels = [StandardizedConv(3, 16, 3, 1)], 16
-    for width in (64, 128, 256):
-        layers += [WideBlock(channels, width, 1 if width == 64 else 2), WideBlock(width, width, 1)]
-        channels = width
-    return nn.Sequential(*layers, nn.ReLU(), nn.GroupNorm(16, channels), Mean(2, 3), nn.Linear(channels, 10))
+class WideResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.blocks, channels = StandardizedConv(3, 16, 3, 1), nn.Sequential(), 16
+        for width in (64, 128, 256):
+            self.blocks.extend((WideBlock(channels, width, 1 if width == 64 else 2), WideBlock(width, width, 1)))
+            channels = width
+        self.norm, self.fc = nn.GroupNorm(16, channels), nn.Linear(channels, 10)
+
+    def forward(self, x):
+        return self.fc(self.norm(F.relu(self.blocks(self.conv(x)))).mean((2, 3)))
 
 
 class Mnist(nn.Module):
@@ -169,7 +170,7 @@ class Mnist(nn.Module):
 
 
 NETWORKS = {
-    "mnist": Mnist, "wrn16": wide_resnet, "gpt2-small": lambda: causal(50257, 512, 768, 12, 12),
+    "mnist": Mnist, "wrn16": WideResNet, "gpt2-small": lambda: causal(50257, 512, 768, 12, 12),
     "gpt2-1024": lambda: causal(50257, 1024, 768, 12, 12), "vit-b16": lambda: vision(224, 16, 768, 12, 12, 1000),
     "resnet50-224": lambda: ResNet((3, 4, 6, 3), 64, 32, 1000), "gpt2-tiny": lambda: causal(50, 16, 32, 2, 2),
     "vit-tiny": lambda: vision(32, 8, 32, 2, 2, 10), "resnet-tiny": lambda: ResNet((1, 1, 1, 1), 8, 4, 10)}

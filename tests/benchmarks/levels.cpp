@@ -30,7 +30,6 @@
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "samples/models/registry.h"
-#include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 #include "tests/benchmarks/timing.h"
 
@@ -58,7 +57,7 @@ std::unique_ptr<nn::Module> small_network() {
 
 std::unique_ptr<nn::Module> network_named(const std::string& name) {
   if (name == "resnet20") return models::resnet20();
-  if (name == "resnet50") return std::make_unique<models::ResNet>();
+  if (name == "resnet50") return models::resnet50();
   check(name == "cnn", "bench_levels: no model {}", name);
   return small_network();
 }

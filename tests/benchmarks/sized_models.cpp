@@ -8,9 +8,9 @@
 #include "nn/init.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/frozen_norm.h"
+#include "nn/models/resnet.h"
 #include "nn/models/tuning.h"
 #include "samples/models/models.h"
-#include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 #include "tests/support/encoder.h"
 
@@ -111,10 +111,10 @@ Entry vision(const char* name, const char* description, const VisionOptions& opt
 }
 
 Entry residual(const char* name, const char* description, std::int64_t side,
-               const ResNetOptions& options) {
+               const nn::ResNetOptions& options) {
   return {.name = name,
           .description = description,
-          .make = [=] { return std::make_unique<ResNet>(options); },
+          .make = [=] { return std::make_unique<nn::ResNet>(options); },
           .input = {options.channels, side, side},
           .classes = options.classes};
 }
@@ -144,7 +144,7 @@ std::vector<Entry> large_networks() {
       causal("gpt2-1024", "the same over 1,024 tokens", longer),
       vision("vit-b16", "twelve blocks of width 768 over 16x16 patches of 224x224 images", patches),
       residual("resnet50-224", "ResNet-50 with group normalisation for 224x224 images", 224,
-               {.classes = 1000, .large_images = true}),
+               {.blocks = {3, 4, 6, 3}, .bottleneck = true, .norm = {.group = true}}),
       efficientnet("efficientnet-lite0", "with folded batch norms, for 128x128 images",
                    nn::StoredNorms::folded),
       efficientnet("efficientnet-lite0-frozen", "with frozen batch norms, for 128x128 images",
@@ -158,7 +158,11 @@ std::vector<Entry> tiny_networks() {
           vision("vit-tiny", "two blocks of width 32 over 8x8 patches of 32x32 images",
                  {.side = 32, .patch = 8, .width = 32, .heads = 2, .blocks = 2}),
           residual("resnet-tiny", "bottlenecks of width 8 to 64 for 64x64 images", 64,
-                   {.blocks = {1, 1, 1, 1}, .width = 8, .groups = 4, .large_images = true})};
+                   {.blocks = {1, 1, 1, 1},
+                    .bottleneck = true,
+                    .width = 8,
+                    .norm = {.group = true, .groups = 4},
+                    .classes = 10})};
 }
 
 }  // namespace

@@ -4,17 +4,22 @@
 
 #include "core/devices.h"
 #include "nn/init.h"
-#include "samples/models/resnet.h"
+#include "nn/models/resnet.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/support/catch.h"
 
 using namespace sotto;
 
 TEST_CASE("a deep network's step in bf16 is that of its samples alone, within bf16's rounding") {
-  const models::ResNetOptions small{.width = 4, .groups = 2};
+  const nn::ResNetOptions small{.blocks = {3, 4, 6, 3},
+                                .bottleneck = true,
+                                .width = 4,
+                                .norm = {.group = true, .groups = 2},
+                                .classes = 10,
+                                .large_images = false};
   const models::Entry entry{.name = "narrow ResNet-50",
                             .description = "",
-                            .make = [=] { return std::make_unique<models::ResNet>(small); },
+                            .make = [=] { return std::make_unique<nn::ResNet>(small); },
                             .input = {3, 16, 16},
                             .classes = small.classes};
   for (const DeviceInfo& info : devices()) {

@@ -13,9 +13,9 @@
 #include "memory/accumulation.h"
 #include "memory/outputs_of.h"
 #include "memory/profiling/peak_memory.h"
+#include "nn/models/resnet.h"
 #include "samples/models/models.h"
 #include "samples/models/registry.h"
-#include "samples/models/resnet.h"
 #include "samples/models/workloads.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/support/catch.h"
@@ -112,12 +112,12 @@ TEST_CASE("large models are those of the papers") {
 }
 
 TEST_CASE("residual networks for large images have a wider stem") {
-  const models::ResNetOptions small{.blocks = {1}, .width = 8, .groups = 4, .classes = 3};
-  models::ResNetOptions large = small;
-  large.large_images = true;
-  models::ResNet network(large);
-  CHECK(network.parameter_count() - models::ResNet(small).parameter_count() ==
-        8 * 3 * (7 * 7 - 3 * 3));
+  const nn::ResNetOptions large{
+      .blocks = {1}, .width = 8, .norm = {.group = true, .groups = 4}, .classes = 3};
+  nn::ResNetOptions small = large;
+  small.large_images = false;
+  nn::ResNet network(large);
+  CHECK(network.parameter_count() - nn::ResNet(small).parameter_count() == 8 * 3 * (7 * 7 - 3 * 3));
   Tape tape;
   const Var x = tape.input(zeros({2, 3, 32, 32}, Dtype::f32));
   CHECK(network(x).shape() == Shape{2, 3});
@@ -151,7 +151,7 @@ TEST_CASE("ResNet-50 has the parameters that its definition gives") {
     width *= 2;
   }
   expected += in * 10 + 10;
-  CHECK(models::ResNet().parameter_count() == expected);
+  CHECK(models::resnet50()->parameter_count() == expected);
   CHECK(expected == 23520842);
 }
 
@@ -194,8 +194,11 @@ TEST_CASE("standardised weights with gains are clipped as each sample alone", "[
 }
 
 TEST_CASE("a small residual network trains privately") {
-  models::ResNet network({.blocks = {1, 2}, .width = 8, .groups = 4, .classes = 3});
-  CHECK(network.blocks().size() == 3);
+  nn::ResNet network({.blocks = {1, 2},
+                      .width = 8,
+                      .norm = {.group = true, .groups = 4},
+                      .classes = 3,
+                      .large_images = false});
   Tape tape({.private_data = true});
   const models::Entry entry{
       .name = "", .description = "", .make = nullptr, .input = {3, 8, 8}, .classes = 3};
