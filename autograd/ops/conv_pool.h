@@ -14,8 +14,8 @@ struct ConvOptions {
   Shape padding{0};         // zeros (or mode) on each side
   Shape dilation{1};        // distance of a window's elements
   std::int64_t groups = 1;  // divides c and o
-  // Overrides `padding`: ceil(in / stride) windows, so that the total padding, max(0, (windows - 1)
-  // stride + dilation (kernel - 1) + 1 - in), depends on the size; floor of half before, the rest
+  // Overrides `padding`: total padding max(0, (out - 1) stride + dilation (kernel - 1) + 1 - in)
+  // for out = ceil(in / stride), so that it depends on the size; floor of half before, the rest
   // after.
   bool same = false;
   PadMode mode = PadMode::zeros;  // values of the padding

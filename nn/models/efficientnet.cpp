@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/reductions.h"
@@ -28,6 +29,52 @@ std::int64_t rounded_channels(double channels) {
   const std::int64_t nearest =
       std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);
   return static_cast<double>(nearest) < 0.9 * channels ? nearest + 8 : nearest;
+}
+
+// x' + project(relu6(depthwise(relu6(expand(x))))), without `expand` where it would not widen; x'
+// is x if the shapes agree, otherwise nothing. Each is a convolution with its norm.
+class InvertedResidual final : public Module {
+ public:
+  // `timm_names` as in EfficientNetOptions.
+  InvertedResidual(const InvertedResidualOptions& options, const ConvNorm& norm, bool timm_names);
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+ private:
+  std::optional<NormedConv> expand_;
+  NormedConv depthwise_, project_;
+  bool residual_, timm_names_;
+};
+
+InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const ConvNorm& norm,
+                                   bool timm_names)
+    : residual_(options.stride == 1 && options.in == options.out), timm_names_(timm_names) {
+  const auto& [in, out, inner, kernel, stride] = options;
+  if (inner != in) expand_.emplace(in, inner, 1, ConvOptions{}, norm);
+  const ConvOptions depthwise{.stride = {stride}, .groups = inner, .same = true};
+  depthwise_ = NormedConv(inner, inner, kernel, depthwise, norm);
+  project_ = NormedConv(inner, out, 1, {}, norm);
+}
+
+Var InvertedResidual::forward(const Var& x) {
+  Var y = expand_ ? relu6((*expand_)(x)) : x;
+  y = project_(relu6(depthwise_(y)));
+  return residual_ ? std::move(y) + x : y;
+}
+
+void InvertedResidual::visit(const Visitor& visitor) {
+  std::array<const char*, 6> names{"_expand_conv", "_bn0",          "_depthwise_conv",
+                                   "_bn1",         "_project_conv", "_bn2"};
+  if (timm_names_) names = {"conv_pw", "bn1", "conv_dw", "bn2", "conv_pwl", "bn3"};
+  if (timm_names_ && !expand_) names = {"", "", "conv_dw", "bn1", "conv_pw", "bn2"};
+  if (expand_) {
+    visitor(names[0], expand_->conv);
+    visitor(names[1], expand_->norm);
+  }
+  visitor(names[2], depthwise_.conv);
+  visitor(names[3], depthwise_.norm);
+  visitor(names[4], project_.conv);
+  visitor(names[5], project_.norm);
 }
 
 }  // namespace
@@ -59,37 +106,6 @@ EfficientNetOptions parse_efficientnet(const std::string& name) {
     }
   }
   return options;
-}
-
-InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const ConvNorm& norm,
-                                   bool timm_names)
-    : residual_(options.stride == 1 && options.in == options.out), timm_names_(timm_names) {
-  const auto& [in, out, inner, kernel, stride] = options;
-  if (inner != in) expand_.emplace(in, inner, 1, ConvOptions{}, norm);
-  const ConvOptions depthwise{.stride = {stride}, .groups = inner, .same = true};
-  depthwise_ = NormedConv(inner, inner, kernel, depthwise, norm);
-  project_ = NormedConv(inner, out, 1, {}, norm);
-}
-
-Var InvertedResidual::forward(const Var& x) {
-  Var y = expand_ ? relu6((*expand_)(x)) : x;
-  y = project_(relu6(depthwise_(y)));
-  return residual_ ? std::move(y) + x : y;
-}
-
-void InvertedResidual::visit(const Visitor& visitor) {
-  std::array<const char*, 6> names{"_expand_conv", "_bn0",          "_depthwise_conv",
-                                   "_bn1",         "_project_conv", "_bn2"};
-  if (timm_names_) names = {"conv_pw", "bn1", "conv_dw", "bn2", "conv_pwl", "bn3"};
-  if (timm_names_ && !expand_) names = {"", "", "conv_dw", "bn1", "conv_pw", "bn2"};
-  if (expand_) {
-    visitor(names[0], expand_->conv);
-    visitor(names[1], expand_->norm);
-  }
-  visitor(names[2], depthwise_.conv);
-  visitor(names[3], depthwise_.norm);
-  visitor(names[4], project_.conv);
-  visitor(names[5], project_.norm);
 }
 
 EfficientNet::EfficientNet(const EfficientNetOptions& options)

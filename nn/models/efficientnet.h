@@ -2,7 +2,6 @@
 // names of the package efficientnet_lite_pytorch, _blocks.0._depthwise_conv, or those of timm.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,21 +33,6 @@ struct EfficientNetOptions {
 // Returns the options of efficientnet_lite0 to efficientnet_lite4. Throws std::invalid_argument for
 // another name.
 EfficientNetOptions parse_efficientnet(const std::string& name);
-
-// x' + project(relu6(depthwise(relu6(expand(x))))), without `expand` where it would not widen; x'
-// is x if the shapes agree, otherwise nothing. Each is a convolution with its norm.
-class InvertedResidual final : public Module {
- public:
-  // `timm_names` as in EfficientNetOptions.
-  InvertedResidual(const InvertedResidualOptions& options, const ConvNorm& norm, bool timm_names);
-  Var forward(const Var& x) override;
-  void visit(const Visitor& visitor) override;
-
- private:
-  std::optional<NormedConv> expand_;
-  NormedConv depthwise_, project_;
-  bool residual_, timm_names_;
-};
 
 // Classifies images [n, channels, h, w], (x - 127) / 128 of bytes x: logits [n, classes].
 // EfficientNet-lite0 has 4,652,008 parameters and 42,016 statistics.

@@ -14,6 +14,17 @@ namespace sotto::nn {
 
 namespace {
 
+// Stands where a batch norm was folded into the convolution before it, and returns its input.
+class FoldedBatchNorm final : public Module {
+ public:
+  explicit FoldedBatchNorm(double eps) : eps_(eps) {}
+  Var forward(const Var& x) override { return x; }
+  double eps() const { return eps_; }  // of the batch norm
+
+ private:
+  double eps_;
+};
+
 using Values = std::vector<double>;
 
 Values values_of(const Tensor& x) { return to_dtype(x, Dtype::f64).to_vector<double>(); }

@@ -32,17 +32,6 @@ class FrozenBatchNorm final : public Module, public HoldsStatistics {
   double eps_;  // added to the variance
 };
 
-// Stands where a batch norm was folded into the convolution before it, and returns its input.
-class FoldedBatchNorm final : public Module {
- public:
-  explicit FoldedBatchNorm(double eps) : eps_(eps) {}
-  Var forward(const Var& x) override { return x; }
-  double eps() const { return eps_; }  // of the batch norm
-
- private:
-  double eps_;
-};
-
 // Replaces every FrozenBatchNorm of a model. Folding multiplies the weights of the convolution that
 // the norm's owner shows before it. `groups` is that of group normalisation, 0 for 32: of the
 // channels, the largest divisor that is no greater. Make optimizers afterwards. Throws

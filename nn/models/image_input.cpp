@@ -69,7 +69,7 @@ void read_preprocessor(const nlohmann::json& config, ImageInput& input) {
 void read_timm(const nlohmann::json& config, ImageInput& input) {
   if (has(config, "input_size")) {
     const nlohmann::json& size = config["input_size"];
-    check(size.is_array() && size.size() == 3, "config: input_size is {}", size.dump());
+    check(size.is_array() && size.size() == 3, "config: {} is {}", "input_size", size.dump());
     read_size(size[1], "input_size", input.size);
   }
   read_channels(config, "mean", false, input.mean);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/reductions.h"
@@ -12,8 +13,35 @@ namespace {
 
 // The output channels of a stage's blocks.
 std::int64_t stage_outputs(const ResNetOptions& options, std::int64_t width) {
-  return options.bottleneck ? ResidualBlock::expansion * width : width;
+  constexpr std::int64_t expansion = 4;  // of a bottleneck
+  return options.bottleneck ? expansion * width : width;
 }
+
+// A shortcut that is a 1x1 convolution, "0", and its norm, "1".
+class Downsample final : public Module {
+ public:
+  explicit Downsample(NormedConv inner) : inner_(std::move(inner)) {}
+  Var forward(const Var& x) override { return inner_(x); }
+  void visit(const Visitor& visitor) override;
+
+ private:
+  NormedConv inner_;
+};
+
+// relu(x' + y): y are convolutions of x with ReLU between them; x' is x, or its Downsample if the
+// shapes differ. The stride is that of the 3x3 convolution.
+class ResidualBlock final : public Module {
+ public:
+  // A block of a stage of this width.
+  ResidualBlock(std::int64_t in, std::int64_t width, std::int64_t stride,
+                const ResNetOptions& options);
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+ private:
+  std::vector<NormedConv> branch_;
+  std::optional<Downsample> downsample_;
+};
 
 void check_options(const ResNetOptions& options) {
   constexpr std::int64_t max_width = 1 << 16, max_stages = 8;
@@ -24,23 +52,6 @@ void check_options(const ResNetOptions& options) {
   check(options.width >= 1 && options.width <= max_width && options.widening >= 1 &&
             options.widening <= max_width,
         "ResNet: width {}, widening {}", options.width, options.widening);
-}
-
-}  // namespace
-
-ResNetOptions parse_resnet(const std::string& name) {
-  const std::vector<std::int64_t> short_stages{3, 4, 6, 3}, long_stages{3, 4, 23, 3};
-  const std::map<std::string, ResNetOptions> known{
-      {"resnet18", {}},
-      {"resnet34", {.blocks = short_stages}},
-      {"resnet50", {.blocks = short_stages, .bottleneck = true}},
-      {"resnet101", {.blocks = long_stages, .bottleneck = true}},
-      {"resnet152", {.blocks = {3, 8, 36, 3}, .bottleneck = true}},
-      {"wide_resnet50_2", {.blocks = short_stages, .bottleneck = true, .widening = 2}},
-      {"wide_resnet101_2", {.blocks = long_stages, .bottleneck = true, .widening = 2}}};
-  const auto found = known.find(name);
-  check(found != known.end(), "ResNet: none is called {}", name);
-  return found->second;
 }
 
 void Downsample::visit(const Visitor& visitor) {
@@ -81,6 +92,23 @@ void ResidualBlock::visit(const Visitor& visitor) {
     visitor("bn" + std::to_string(k + 1), branch_[k].norm);
   }
   if (downsample_) visitor("downsample", *downsample_);
+}
+
+}  // namespace
+
+ResNetOptions parse_resnet(const std::string& name) {
+  const std::vector<std::int64_t> short_stages{3, 4, 6, 3}, long_stages{3, 4, 23, 3};
+  const std::map<std::string, ResNetOptions> known{
+      {"resnet18", {}},
+      {"resnet34", {.blocks = short_stages}},
+      {"resnet50", {.blocks = short_stages, .bottleneck = true}},
+      {"resnet101", {.blocks = long_stages, .bottleneck = true}},
+      {"resnet152", {.blocks = {3, 8, 36, 3}, .bottleneck = true}},
+      {"wide_resnet50_2", {.blocks = short_stages, .bottleneck = true, .widening = 2}},
+      {"wide_resnet101_2", {.blocks = long_stages, .bottleneck = true, .widening = 2}}};
+  const auto found = known.find(name);
+  check(found != known.end(), "ResNet: none is called {}", name);
+  return found->second;
 }
 
 ResNet::ResNet(const ResNetOptions& options) : pooled_(options.large_images) {

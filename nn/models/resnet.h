@@ -1,7 +1,6 @@
 // Residual networks (He et al. 2016), with the names and strides of torchvision.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "nn/layers/conv_pool_layers.h"
@@ -34,35 +33,6 @@ struct ResNetOptions {
 // Returns the options of resnet18, resnet34, resnet50, resnet101, resnet152, wide_resnet50_2 or
 // wide_resnet101_2. Throws std::invalid_argument for another name.
 ResNetOptions parse_resnet(const std::string& name);
-
-// A shortcut that is a 1x1 convolution, "0", and its norm, "1".
-class Downsample final : public Module {
- public:
-  explicit Downsample(NormedConv inner) : inner_(std::move(inner)) {}
-  Var forward(const Var& x) override { return inner_(x); }
-  void visit(const Visitor& visitor) override;
-
- private:
-  NormedConv inner_;
-};
-
-// relu(x' + branch(x)): the convolutions of the branch have ReLU between them; x' is x, or its
-// Downsample if the shapes differ. The stride is that of the 3x3 convolution.
-class ResidualBlock final : public Module {
- public:
-  // Output channels of a bottleneck over its stage's width.
-  static constexpr std::int64_t expansion = 4;
-
-  // A block of a stage of this width.
-  ResidualBlock(std::int64_t in, std::int64_t width, std::int64_t stride,
-                const ResNetOptions& options);
-  Var forward(const Var& x) override;
-  void visit(const Visitor& visitor) override;
-
- private:
-  std::vector<NormedConv> branch_;
-  std::optional<Downsample> downsample_;
-};
 
 // Classifies images [n, channels, h, w]: logits [n, classes]. ResNet-50 has 25,557,032 parameters
 // and 53,120 statistics.
