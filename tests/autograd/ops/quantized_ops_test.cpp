@@ -118,3 +118,16 @@ TEST_CASE("rows of a quantised table are those of its widened one, in the tape's
   CHECK(throws([&] { quantized_embedding(table, tape.constant(full({1}, 6, Dtype::i64))); },
                "id 6 in a table of 6 rows"));
 }
+
+TEST_CASE("values on a GPU are refused, since blocks are multiplied on the CPU alone", "[gpu]") {
+  PublicRandom bytes(6);
+  const BlockMatrix w = random_blocks(bytes, BlockFormat::q8_0, 5, 32);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    Tape tape;
+    const Var x = tape.input(zeros({2, 32}, Dtype::f32, info.device)),
+              ids = tape.input(zeros({2}, Dtype::i64, info.device));
+    CHECK(throws([&] { quantized_linear(x, w); }, "products with Q8_0 are computed on the CPU"));
+    CHECK(throws([&] { quantized_embedding(w, ids); }, "blocks are looked up on the CPU alone"));
+  }
+}
