@@ -4,6 +4,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
 #include "nn/models/blocks.h"
@@ -68,7 +69,9 @@ Var BertEmbeddings::position_ids(const TokenInputs& inputs) const {
   check(last <= positions_, "{}: {} tokens for {} positions", name_, ids.shape()[1],
         positions_ - (last - ids.shape()[1]));
   if (!counted_after_) return positions_of(ids);
-  return untracked(ids.tape(), positions_after(ids.value(), *counted_after_), ids.samples());
+  const Var y = untracked(ids.tape(), positions_after(ids.value(), *counted_after_), ids.samples());
+  if (tracing()) explain_value("counted_positions", {ids}, {{"padding", *counted_after_}}, y);
+  return y;
 }
 
 Var BertEmbeddings::forward(const TokenInputs& inputs) {

@@ -2,6 +2,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/sample_axis_rules.h"
+#include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::nn {
@@ -11,6 +12,7 @@ Var mean_over_tokens(const Var& x, const std::optional<Var>& mask) {
   Tape& tape = x.tape();
   const Dtype type = x.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const Var tokens = untracked(tape, to_dtype(mask->value(), type), mask->samples());
+  if (tracing()) explain_value("to_f32", {*mask}, {}, tokens);
   const Var counts = maximum(sum(tokens, {1}, true), tape.constant(full({}, 1, type)));
   const Var kept = where(unsqueeze(*mask, 2), x, tape.constant(zeros({}, x.dtype())));
   return sum(kept, {1}) / counts;

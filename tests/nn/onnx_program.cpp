@@ -9,12 +9,19 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "core/io/safetensors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/export_onnx.h"
+#include "nn/init.h"
+#include "nn/models/architecture.h"
+#include "nn/models/efficientnet.h"
 #include "nn/models/pretrained.h"
+#include "nn/models/wide_resnet.h"
 #include "nn/predict.h"
 #include "tests/support/onnx_cases.h"
+#include "tests/support/op_cases.h"
 
 using namespace sotto;
 
@@ -107,6 +114,38 @@ void write_pretrained(const std::string& file, const std::string& architecture,
     write_module(*loaded.model, inputs, path);
 }
 
+// Models of which no conformance case has a checkpoint.
+void export_made(const std::string& folder) {
+  nn::manual_seed(3);
+  PublicRandom random(9);
+  const nlohmann::json config{
+      {"vocab_size", 20},        {"hidden_size", 16},
+      {"num_hidden_layers", 2},  {"num_attention_heads", 2},
+      {"intermediate_size", 24}, {"max_position_embeddings", 12},
+      {"type_vocab_size", 1},    {"pad_token_id", 1},
+      {"num_labels", 3},         {"model_type", "roberta"},
+      {"layer_norm_eps", 1e-5},  {"architectures", {"RobertaForSequenceClassification"}}};
+  const auto roberta = nn::architecture_named({"roberta"})->make(config, {});
+  const Tensor ids = Tensor::from(
+      std::vector<std::int64_t>{2, 7, 9, 4, 1, 1, 5, 3, 8, 8, 6, 2, 1, 1, 0, 4, 4, 3}, {3, 6});
+  const Tensor mask = Tensor::from(
+      std::vector<std::int64_t>{1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, {3, 6});
+  export_all("model: roberta", folder, "roberta", [&](const std::string& path) {
+    write_tokens(dynamic_cast<nn::TokenModel&>(*roberta),
+                 {{"input_ids", ids}, {"attention_mask", mask}}, path);
+  });
+  const Tensor images = to_dtype(uniform_values(random, {2, 3, 33, 32}), Dtype::f32);
+  const auto add = [&](const std::string& name, nn::Module& model) {
+    export_all("model: " + name, folder, name, [&](const std::string& path) {
+      write_module(model, {{"images", images}}, path);
+    });
+  };
+  nn::EfficientNet efficientnet(nn::parse_efficientnet("efficientnet_lite0"));
+  nn::WideResNet wide({.depth = 10, .widening = 1});
+  add("efficientnet", efficientnet);
+  add("wide_resnet", wide);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -121,6 +160,7 @@ int main(int count, char** arguments) {
                  });
     }
   }
+  export_made(folder);
   for (int i = 2; i + 2 < count; i += 3) {
     export_all("model: " + std::string(arguments[i]), folder, arguments[i],
                [&](const std::string& path) {
