@@ -111,7 +111,12 @@ NodeAttribute::NodeAttribute(std::string_view name, const Names& values)
   for (const std::string& x : values) message_.add(attribute_field::texts, std::string_view(x));
 }
 
+void Graph::take_name(const std::string& name) {
+  check(names_.insert(name).second, "export_onnx: two values of the file are called {}", name);
+}
+
 void Graph::declare(int field, const std::string& name, const Tensor& example, int axis) {
+  take_name(name);
   ProtoMessage shape, tensor, type, value;
   for (int i = 0; i < example.rank(); ++i) {
     ProtoMessage size;
@@ -148,6 +153,7 @@ void Graph::output(const std::string& name, const std::string& value, const Tens
 }
 
 std::string Graph::initializer(const std::string& name, const Tensor& value) {
+  take_name(name);
   initializers_.push_back({name, contiguous(value.to(cpu))});
   return name;
 }

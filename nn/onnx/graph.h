@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,12 +75,15 @@ class Graph {
     Tensor value;
   };
 
+  // Throws std::invalid_argument for a name that another value of the file has.
+  void take_name(const std::string& name);
   void declare(int field, const std::string& name, const Tensor& example, int axis);
 
   std::vector<Node> nodes_;
   std::vector<Initializer> initializers_;
   std::map<std::pair<std::string, std::string>, std::string> constants_;  // (form, bytes) to name
   ProtoMessage declared_;                                                 // inputs and outputs
+  std::set<std::string> names_;  // of inputs, output and tensors
   std::string module_, samples_, first_input_;
   int first_axis_ = 0;
 };

@@ -16,9 +16,9 @@ struct Input {
 };
 
 // The graph of forward's result on the inputs, called `output`, for any number of samples. It is
-// traced twice, with other numbers and orders of the samples. Throws std::invalid_argument for an
-// operation that is not exported, for a value that operations on the tape did not compute from the
-// inputs, for one that combines samples, and if the traces differ.
+// traced for the examples and for others. Throws std::invalid_argument for an operation that is not
+// exported, for a value that operations on the tape did not compute from the inputs, for one that
+// combines samples, and if the traces differ.
 using Forward = std::function<Var(const std::vector<Var>& inputs)>;
 Graph traced_graph(Module& model, const std::vector<Input>& inputs, const Forward& forward,
                    const std::string& output);

@@ -196,6 +196,13 @@ TEST_CASE("an operation that no converter knows is refused with its name and mod
   nn::Sequential model{nn::Relu(), Function(cube)};
   CHECK(throws([&] { graph(model, zeros({2, 3})); }, "export_onnx: 1: test_cube: no operator"));
   CHECK_FALSE(refused([&](const Var& x) { return cube(x), x; }, ""));
+  static const Op first("test_twice", {.captures = Op::Captures::shared}), second("test_twice");
+  CHECK(refused(
+      [](const Var& x) {
+        return x.tape().record(first, {x}, clone(x.value()), x.samples(),
+                               [](const Tensor&, Adjoint&) {});
+      },
+      "export_onnx: test_twice: several operations have this name"));
 }
 
 TEST_CASE("values from elsewhere, and those that combine samples, are refused") {
@@ -209,7 +216,12 @@ TEST_CASE("values from elsewhere, and those that combine samples, are refused") 
         const double rows = static_cast<double>(x.shape()[0]);
         return x + x.tape().constant(full({}, rows));
       },
-      "export_onnx: constant_1: depends on the number or order of the samples"));
+      "export_onnx: constant_1: differs between two batches"));
+  CHECK(refused(
+      [](const Var& x) {
+        return x + x.tape().constant(full({}, x.value().at({0, 0})));
+      },
+      "export_onnx: constant_1: differs between two batches"));
   CHECK(refused([](const Var& x) { return x - sum(x, {0}, true); },
                 "export_onnx: sum: combines samples: result (1, 3)"));
   CHECK(refused([](const Var& x) { return sum(x, {0}); },
@@ -246,6 +258,19 @@ TEST_CASE("a file above 2 GiB is refused before it is written") {
   g.initializer("table", Tensor::empty({1 << 29}));
   CHECK(throws([&] { g.write("/nowhere/model.onnx"); },
                "export_onnx: /nowhere/model.onnx: the model has 21474836"));
+}
+
+TEST_CASE("names in a file are different") {
+  nn::Linear model(3, 2);
+  const auto run = [&](const nn::OnnxNames& names) {
+    nn::export_onnx(model, zeros({1, 3}), "/nowhere/model.onnx", names);
+  };
+  CHECK(throws(
+      [&] {
+        run({{"bias"}, "y"});
+      },
+      "export_onnx: two values of the file are called bias"));
+  CHECK(throws([&] { run({{"x"}, "x"}); }, "export_onnx: two values of the file are called x"));
 }
 
 TEST_CASE("models of tokens name their inputs") {
