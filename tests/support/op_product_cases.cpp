@@ -1,5 +1,4 @@
 #include "autograd/ops.h"
-#include "autograd/ops/quantized.h"
 #include "autograd/ops/sequence/rotary.h"
 #include "core/random/philox.h"
 #include "tests/support/op_cases.h"
