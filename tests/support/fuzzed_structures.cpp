@@ -1,6 +1,5 @@
 // The operations of random graphs that multiply matrices, look at windows or work on sequences.
 #include "autograd/ops.h"
-#include "autograd/ops/quantized.h"
 #include "autograd/ops/sequence/rotary.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
