@@ -126,17 +126,19 @@ void adapt(Module& model, const ModelParts& parts, const Tuning& tuning) {
         fmt::format("{}", fmt::join(kinds_of(there), ", ")));
 }
 
-void check_parts(const std::vector<Weight>& weights, const std::vector<std::string>& parts) {
+void check_parts(Module& model, const std::vector<std::string>& parts) {
+  std::vector<std::string> paths;
+  for (const Weight& weight : Weights::of(model)) paths.push_back(weight.path);
+  for (const NamedBlocks& weight : named_blocks(model)) paths.push_back(weight.name);
   for (const std::string& part : parts) {
-    const auto is_in = [&](const Weight& weight) { return is_within(weight.path, part); };
-    check(std::ranges::any_of(weights, is_in), "tuning: the model has no part \"{}\"", part);
+    const auto is_in = [&](const std::string& path) { return is_within(path, part); };
+    check(std::ranges::any_of(paths, is_in), "tuning: the model has no part \"{}\"", part);
   }
 }
 
-void check_there(const std::vector<Weight>& weights, const ModelParts& parts,
-                 const Tuning& tuning) {
-  check_parts(weights, parts.head);
-  check_parts(weights, parts.embeddings);
+void check_there(Module& model, const ModelParts& parts, const Tuning& tuning) {
+  check_parts(model, parts.head);
+  check_parts(model, parts.embeddings);
   check(tuning.kind != Kind::head || !parts.head.empty(),
         "tuning: the model has no head of its own; train \"last:1\", \"lora:8\" or \"all\"");
   if (tuning.kind != Kind::last) return;
@@ -151,7 +153,7 @@ TuningSummary apply_tuning(PretrainedModel& model, const Tuning& tuning) {
 }
 
 TuningSummary apply_tuning(Module& model, const ModelParts& parts, const Tuning& tuning) {
-  check_there(Weights::of(model), parts, tuning);
+  check_there(model, parts, tuning);
   for (const NamedBlocks& blocks : named_blocks(model))
     check(!is_trained({blocks.name, "weight", nullptr}, parts, tuning),
           "tuning: {} is quantised and cannot be trained; \"lora:8\" adapts it", blocks.name);

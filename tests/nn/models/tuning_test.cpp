@@ -46,7 +46,7 @@ Encoder encoder(const std::string& tuning, const EncoderOptions& options = {}) {
 
 std::vector<double> logits(nn::TokenModel& model) {
   Tape tape({.training = false});
-  return model(tape.input(words())).value().to_vector<double>();
+  return to_dtype(model(tape.input(words())).value(), Dtype::f64).to_vector<double>();
 }
 
 using Rows = std::map<std::string, std::vector<double>>;
@@ -312,6 +312,49 @@ TEST_CASE("a tuning that fits nothing is refused, with what there is") {
   } held;
   CHECK(throws([&] { apply_tuning(held, {}, parse_tuning("lora:1,targets=inner")); },
                "cannot be replaced"));
+}
+
+namespace {
+
+// Puts quantised layers in the places of tables and linear layers in front of the head.
+void quantize(nn::Module& module) {
+  const auto blocks = [](std::int64_t rows) {
+    const std::int64_t bytes = row_bytes("test", BlockFormat::q8_0, 32);
+    return BlockMatrix{BlockFormat::q8_0, {rows, 32}, zeros({rows, bytes}, Dtype::u8)};
+  };
+  module.visit(nn::Visitor(
+      [](const std::string&, Parameter&) {},
+      [&](const std::string&, nn::Module& child) { quantize(child); },
+      [&](const std::string& name, std::unique_ptr<nn::Module>& child) {
+        quantize(*child);
+        if (const auto* table = dynamic_cast<const nn::Embedding*>(child.get()))
+          child = std::make_unique<nn::QuantizedEmbedding>(blocks(table->weight->value.size(0)));
+        else if (dynamic_cast<const nn::Linear*>(child.get()) && name != "classifier")
+          child = std::make_unique<nn::QuantizedLinear>(blocks(32), zeros({32}));
+      }));
+}
+
+}  // namespace
+
+TEST_CASE("a quantised base is tuned by what is beside it, and never trained") {
+  Encoder model({.positions = length, .width = 32, .hidden = 32, .pooler = false});
+  quantize(model);
+  const nn::TuningSummary lora = apply_tuning(model, parse_tuning("lora:2,targets=all-linear"));
+  CHECK(lora.adapted.size() == 12);
+  CHECK(lora.trained == 12 * 2 * 64 + 3 * 32 + 3);
+  CHECK(logits(model).size() == 3 * samples);
+  const std::int64_t weights = 12 * 32 * 32 + (11 + length) * 32, biases = 12 * 32, norms = 10 * 32;
+  CHECK(lora.frozen == weights + biases + norms);
+  CHECK(lora.frozen_bytes == static_cast<std::size_t>(weights / 32 * 34 + 4 * (biases + norms)));
+  CHECK(apply_tuning(model, parse_tuning("norms")).trained == norms + 3 * 32 + 3);
+  CHECK(throws([&] { apply_tuning(model, parse_tuning("last:1")); },
+               "encoder.layer.1.attention.self.query.base.weight is quantised"));
+  CHECK(throws([&] { apply_tuning(model, parse_tuning("all")); },
+               "embeddings.word_embeddings.weight is quantised"));
+  const std::map<std::string, Tensor> merged = merged_tensors(model);
+  CHECK(merged.at("encoder.layer.0.intermediate.dense.weight").shape() == Shape{32, 32});
+  CHECK(merged.contains("encoder.layer.0.intermediate.dense.bias"));
+  CHECK(merged.size() == static_cast<std::size_t>(12 * 2 + 2 + 10 + 2));
 }
 
 TEST_CASE("the text of a tuning is read whole or refused") {
