@@ -36,7 +36,8 @@ struct AdapterOptions {
   std::string task_type = {};
 };
 
-// Writes LoRA, and the modules that are trained whole, in the published names. Both files are
+// Writes LoRA, and the modules that are trained whole, by the published names, the newest where
+// they changed (ViT's between transformers 4 and 5); load_adapter() reads both. Both files are
 // written atomically, the tensors first. Throws std::invalid_argument for a model without LoRA and
 // for trained parameters that an adapter cannot hold, and SystemFailure when the folder cannot be
 // written.

@@ -17,9 +17,17 @@ std::optional<OtherName> AdapterNames::in_model(const std::string& published) co
   return std::nullopt;
 }
 
+const NamesTable& AdapterNames::newest() const {
+  const NamesTable* newest = &tables_.front();
+  for (const NamesTable& table : tables_) {
+    if (!table.prefix().empty() && table.prefix() == newest->prefix()) newest = &table;
+  }
+  return *newest;
+}
+
 std::optional<OtherName> AdapterNames::published(const std::string& parameter) const {
   if (tables_.empty()) return OtherName{parameter};
-  const NamesTable& table = tables_.front();
+  const NamesTable& table = newest();
   const std::optional<NamesLine> line = table.of_parameter(parameter);
   if (!line || line->parameters.size() != 1) return std::nullopt;
   return OtherName{(line->outside ? "" : table.prefix()) + line->file, line->transposed};

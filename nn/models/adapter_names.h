@@ -22,10 +22,14 @@ class AdapterNames {
   // The model's parameter for a published tensor, with the body's prefix or without, in any layout;
   // nullopt where no table names one, or it is a part of several.
   std::optional<OtherName> in_model(const std::string& published) const;
-  // The published tensor for a parameter of the model, in the first layout.
+  // The published tensor for a parameter of the model, in the newest layout of the first publisher:
+  // a program that reads an adapter looks for modules by the names that they have in it.
   std::optional<OtherName> published(const std::string& parameter) const;
 
  private:
+  // The last table with the first one's prefix, if that has one.
+  const NamesTable& newest() const;
+
   std::vector<NamesTable> tables_;
 };
 

@@ -31,7 +31,7 @@ const std::vector<std::string> tables{
     "pooler.dense.{weight,bias} =\n"
     "classifier.{weight,bias} = head\n",
     "known embeddings.word_embeddings.weight\n"
-    "prefix bert.\n"
+    "prefix other.\n"
     "blocks.*.q.weight  encoder.layer.*.attention.self.query.weight\n"};
 const std::vector<std::string> head{"pooler", "classifier"};
 const std::string key_start = "base_model.model.";
@@ -155,7 +155,7 @@ TEST_CASE("an adapter has the names that its model was published with") {
 
 TEST_CASE("an adapter's names may be without prefix, or of another layout") {
   for (const char* module : {"bert.encoder.layer.1.attention.self.query",
-                             "encoder.layer.1.attention.self.query", "bert.blocks.1.q"}) {
+                             "encoder.layer.1.attention.self.query", "other.blocks.1.q"}) {
     Encoder model;
     const TemporaryFolder folder;
     write_adapter(folder.path(), plain,
@@ -166,6 +166,25 @@ TEST_CASE("an adapter's names may be without prefix, or of another layout") {
           std::vector<std::string>{"encoder.layer.1.attention.self.query"});
     CHECK(report.summary.trained == 32);
   }
+}
+
+TEST_CASE("an adapter is written by the newest names, and read by all") {
+  std::vector<std::string> renamed = tables;
+  renamed.push_back(
+      "known embeddings.word_embeddings.weight\n"
+      "prefix bert.\n"
+      "blocks.*.q.{weight,bias}  encoder.layer.*.attention.self.query.{weight,bias}\n"
+      "head.{weight,bias}  classifier.{weight,bias}  outside\n"
+      "pooler.dense.{weight,bias} =\n");
+  Encoder model = tuned("lora:2,targets=query"), again = base(), older = base();
+  const TemporaryFolder folder, old;
+  save_adapter({model, renamed, head}, folder.path());
+  CHECK(text_of(folder.path()).find("\"bert.blocks.0.q\"") != std::string::npos);
+  CHECK(load_adapter({again, renamed}, folder.path()).tensors.contains(key_start + "head.weight"));
+  save_adapter({model, tables, head}, old.path());
+  load_adapter({older, renamed}, old.path());
+  CHECK(logits(again) == logits(model));
+  CHECK(logits(older) == logits(model));
 }
 
 TEST_CASE("biases and modules of an adapter's file are trained, in the model's orientation") {
