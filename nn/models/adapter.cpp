@@ -53,6 +53,8 @@ class AdapterFile {
     for (const auto& [key, tensor] : load_safetensors(path_).tensors) {
       check(key.starts_with(key_start), "{}: tensor {} does not begin with {}", path_, key,
             key_start);
+      // The values before training of a module that is stored whole.
+      if (key.find(".original_module.") != std::string::npos) continue;
       if (!add_factor(key, tensor)) add_whole(key, tensor);
     }
     check(!factors_.empty(), "{}: no factors of LoRA", path_);
@@ -196,7 +198,9 @@ AdapterReport load_adapter(const PublishedModel& published, const std::string& f
     report.tensors[file.whole()[i].key] = {whole[i], file.whole()[i].transposed};
     set_value(*whole[i], file.whole()[i].value);
   }
-  for (const auto& [key, tensor] : report.tensors) tensor.parameter->trainable = true;
+  // PEFT stores an adapted table's weight, too, which stays frozen.
+  for (const auto& [key, tensor] : report.tensors)
+    tensor.parameter->trainable = !key.ends_with(".base_layer.weight");
   report.summary = summary_of_tuning(model);
   return report;
 }

@@ -22,11 +22,11 @@ struct AdapterReport {
   TuningSummary summary = {};
 };
 
-// Puts the folder's LoRA into the model, and trains from then on the tensors of its file alone. The
-// keys of the file say which layers are adapted; the config says the scale. Throws SystemFailure
-// for files that cannot be read, and std::invalid_argument, naming the field or the tensor, for
-// those that are malformed or do not fit the model, for a model that has LoRA already, and for
-// fields of other methods, such as "use_dora".
+// Puts the folder's LoRA into the model, and trains from then on the tensors of its file alone, but
+// for the weight of an adapted layer. The keys of the file say which layers are adapted; the config
+// says the scale. Throws SystemFailure for files that cannot be read, and std::invalid_argument,
+// naming the field or the tensor, for those that are malformed or do not fit the model, for a model
+// that has LoRA already, and for fields of other methods, such as "use_dora".
 AdapterReport load_adapter(Pretrained& pretrained, const std::string& folder);
 
 struct AdapterOptions {

@@ -192,6 +192,8 @@ TEST_CASE("biases and modules of an adapter's file are trained, in the model's o
   const TemporaryFolder folder;
   Shapes shapes = one_layer;
   shapes[query + ".base_layer.bias"] = {8};
+  shapes[query + ".base_layer.weight"] = {8, 8};  // PEFT's, of an adapted table: frozen
+  shapes[key_start + "classifier.original_module.bias"] = {3};  // PEFT's, with bias "all"
   shapes[key_start + "bert.encoder.layer.0.intermediate.dense.weight"] = {8, 12};
   shapes[key_start + "bert.encoder.layer.0.intermediate.dense.bias"] = {12};
   write_adapter(folder.path(), plain, shapes);
