@@ -100,10 +100,12 @@ ConvNorm norm_of(const ConfigFields& fields, double eps) {
 
 // The integers of a list in the config.
 std::vector<std::int64_t> sizes(const nlohmann::json& list, const char* field) {
+  constexpr std::int64_t most = 1 << 20;
   check(list.is_array(), "config: {} is {}, not a list of sizes", field, list.dump());
   std::vector<std::int64_t> all;
   for (const nlohmann::json& value : list) {
-    check(value.is_number_integer(), "config: {} holds {}", field, value.dump());
+    check(value.is_number_integer() && value >= 1 && value <= most, "config: {} holds {}", field,
+          value.dump());
     all.push_back(value.get<std::int64_t>());
   }
   return all;
@@ -234,7 +236,8 @@ Architecture resnet_architecture() {
 }
 
 Architecture efficientnet_architecture() {
-  return {.names = {"efficientnet_lite", "efficientnet_lite*", "tf_efficientnet_lite*", "efficientnet-lite*"},
+  return {.names = {"efficientnet_lite", "efficientnet_lite*", "tf_efficientnet_lite*",
+                    "efficientnet-lite*"},
           .tables = {efficientnet_names, timm_efficientnet_names},
           .make = make_efficientnet,
           .config_of = efficientnet_config,

@@ -186,6 +186,22 @@ TEST_CASE("networks are read off the names and shapes of a file, and go back to 
   }
 }
 
+TEST_CASE("absurd configs are refused before memory is taken") {
+  const TemporaryFolder folder;
+  nn::ResNet net({.blocks = {1, 1}, .width = 4, .classes = 3});
+  save_safetensors(folder.path("model.safetensors"), {.tensors = nn::parameter_tensors(net)});
+  for (const auto& [config, fault] : std::map<std::string, std::string>{
+           {R"("blocks": [1000000])", "config: "},
+           {R"("blocks": [-1])", "config: blocks holds -1"},
+           {R"("blocks": {})", "config: blocks is {}, not a list of sizes"},
+           {R"("width": 65536)", "config: "},
+           {R"("conv_groups": 3, "bottleneck": true)", "Conv2d: 4 channels to 4 in 3 groups"},
+           {R"("large_images": 7)", "large_images"}}) {
+    folder.write("config.json", R"({"architecture": "resnet18", )" + config + "}");
+    CHECK(throws([&] { nn::load_pretrained(folder.path()); }, fault));
+  }
+}
+
 TEST_CASE("pictures are scaled as the file's config says, or as is usual") {
   const TemporaryFolder folder;
   nn::Pretrained model;
