@@ -15,8 +15,8 @@ struct ConvOptions {
   Shape dilation{1};        // distance of a window's elements
   std::int64_t groups = 1;  // divides c and o
   // Overrides `padding`: total padding max(0, (out - 1) stride + dilation (kernel - 1) + 1 - in)
-  // for out = ceil(in / stride), so that it depends on the size; floor of half before, the rest
-  // after.
+  // for out = in / stride, rounded up, so that it depends on the size; floor of half before, the
+  // rest after.
   bool same = false;
   PadMode mode = PadMode::zeros;  // values of the padding
 };
