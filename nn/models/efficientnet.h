@@ -24,9 +24,9 @@ struct EfficientNetOptions {
   std::int64_t stem = 32;  // channels of the first convolution
   std::vector<std::vector<InvertedResidualOptions>> stages = {};  // blocks, by stages
   std::int64_t features = 1280;                                   // what the classifier takes
-  std::int64_t classes = 1000;
-  std::int64_t channels = 3;  // of the images
-  ConvNorm norm = {.eps = 1e-3};
+  std::int64_t classes = 1000;                                    // of the logits
+  std::int64_t channels = 3;                                      // of the images
+  ConvNorm norm = {.eps = 1e-3};                                  // behind every convolution
   bool timm_names = false;  // the names of timm: conv_stem, blocks.0.0.conv_dw, classifier
 };
 

@@ -22,9 +22,9 @@ struct ResNetOptions {
   // The inner convolutions of a bottleneck are so many times as wide as the stage (Zagoruyko and
   // Komodakis 2016), and the 3x3 one has so many groups (Xie et al. 2017).
   std::int64_t widening = 1, conv_groups = 1;
-  ConvNorm norm = {};
-  std::int64_t classes = 1000;
-  std::int64_t channels = 3;  // of the images
+  ConvNorm norm = {};           // behind every convolution
+  std::int64_t classes = 1000;  // of the logits
+  std::int64_t channels = 3;    // of the images
   // For images of about 224x224 pixels: the stem is a 7x7 convolution with stride 2 and 3x3 max
   // pooling with stride 2. Otherwise, for 32x32, one 3x3 convolution with stride 1.
   bool large_images = true;

@@ -14,7 +14,7 @@ struct WideResNetOptions {
   std::int64_t depth = 16;    // 6 k + 4: three stages of k blocks
   std::int64_t widening = 4;  // the stages have 16, 32 and 64 times so many channels
   std::int64_t groups = 16;   // of every normalisation
-  std::int64_t classes = 10;
+  std::int64_t classes = 10;  // of the logits
   std::int64_t channels = 3;  // of the images
 };
 
