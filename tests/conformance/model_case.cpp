@@ -6,6 +6,7 @@
 
 #include "autograd/sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/models/lora_targets.h"
 #include "tests/conformance/dp_case.h"
 
 namespace sotto::conformance {
@@ -43,6 +44,11 @@ void check_forward(ModelCase& model, Comparison& comparison) {
   });
   Tape tape(evaluation(model.dtype, false));
   comparison.expect("logits", model.logits(tape).value());
+}
+
+void expect_logits(ModelCase& model, Comparison& comparison, const std::string& name) {
+  Tape tape(evaluation(model.dtype, false));
+  comparison.expect(name, model.logits(tape).value());
 }
 
 // The root of the mean square of all elements of the expected gradients.
@@ -84,11 +90,31 @@ void run_method(ModelCase& model, const ClipMethod& method, Comparison& comparis
   expect_sums(model, clipper.clipped_sums(), comparison, method.name);
 }
 
+void check_merged(ModelCase& model, Comparison& comparison) {
+  nn::merge_lora(*model.loaded.model);
+  expect_logits(model, comparison, "logits_merged");
+  std::map<std::string, Parameter*> named;
+  for (const auto& [name, parameter] : model.loaded.model->named_parameters())
+    named[name] = parameter;
+  for (const nn::StoredName& name : model.loaded.names) {
+    if (!comparison.expects("merged." + name.file)) continue;
+    StoredParameter parameter{.parameters = {}, .transposed = name.transposed};
+    for (const std::string& part : name.parameters) parameter.parameters.push_back(named.at(part));
+    comparison.expect("merged." + name.file, parameter.value());
+  }
+}
+
 void run_loaded(ModelCase& model, Comparison& comparison) {
   model.check_lists(comparison);
   model.prepare();
+  const bool adapted = model.c.body.contains("adapter");
+  if (adapted) {
+    expect_logits(model, comparison, "logits_base");
+    model.add_adapter(comparison);
+  }
   check_forward(model, comparison);
   for (const ClipMethod& method : clip_methods()) run_method(model, method, comparison);
+  if (adapted) check_merged(model, comparison);
 }
 
 // Whether an error names an option of the checkpoint's config.
@@ -105,7 +131,6 @@ bool names_an_option(const Case& c, const std::string& error) {
 }  // namespace
 
 void run_model(const Case& c, Dtype dtype, Comparison& comparison) {
-  if (c.body.contains("adapter")) throw Skip("adapters");
   std::optional<ModelCase> model;
   try {
     model.emplace(c, dtype);

@@ -30,6 +30,8 @@ struct ModelCase {
   void check_lists(Comparison& comparison) const;
   // Puts in the start values of parameters that the checkpoint lacks, and trains those of the case.
   void prepare();
+  // Loads the case's adapter, and adds its tensors to `stored`.
+  void add_adapter(Comparison& comparison);
 
   Var logits(Tape& tape);
   Var loss(const Var& logits) const;  // [rows]
@@ -41,6 +43,9 @@ struct ModelCase {
   Dtype dtype;
   nn::Pretrained loaded;
   std::map<std::string, StoredParameter> stored;  // by their names in the files
+
+ private:
+  void place();  // in the case's type, on its device
 };
 
 }  // namespace sotto::conformance

@@ -3,6 +3,7 @@
 #include "autograd/ops.h"
 #include "core/join.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/models/adapter.h"
 #include "tests/conformance/model_case.h"
 
 namespace sotto::conformance {
@@ -137,6 +138,26 @@ void ModelCase::prepare() {
     parameter.parameters[0]->value =
         clone(parameter.transposed ? contiguous(start.permute({1, 0})) : start);
   }
+  place();
+}
+
+void ModelCase::add_adapter(Comparison& comparison) {
+  const auto folder = field<std::string>(c.body, "adapter");
+  const nn::AdapterReport report = nn::load_adapter(loaded, c.folder / folder);
+  std::set<std::string> got, expected;
+  for (const auto& [name, tensor] : report.tensors) {
+    got.insert(name);
+    stored[name] = {.parameters = {tensor.parameter}, .transposed = tensor.transposed};
+  }
+  for (const Json& entry : field<std::vector<Json>>(c.body, "params")) {
+    if (field<std::string>(entry, "source") == "adapter")
+      expected.insert(field<std::string>(entry, "name"));
+  }
+  expect_names(comparison, "adapter", got, expected);
+  place();
+}
+
+void ModelCase::place() {
   if (dtype == Dtype::f64) loaded.model->to(Dtype::f64);
   loaded.model->to(c.tensor("in.labels").value.device());
 }
