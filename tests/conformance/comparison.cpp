@@ -69,13 +69,10 @@ void Comparison::expect(const std::string& name, const Tensor& got, const std::s
   const auto values = to_dtype(got, Dtype::f64).to_vector<double>();
   const auto expected = described.value.to_vector<double>();
   Tolerance tolerance = tolerance_for(described, expected, dtype_, tf32_);
-  if (dtype_ == Dtype::f16 || dtype_ == Dtype::bf16)
-    tolerance.absolute = std::max(tolerance.absolute, narrow_error_);
-  if (fraction_ > 0) {
-    double largest = 0;
-    for (const double value : expected) largest = std::fmax(largest, std::abs(value));
-    tolerance.absolute = std::max(tolerance.absolute, fraction_ * largest);
-  }
+  double largest = 0;
+  for (const double value : expected) largest = std::fmax(largest, std::abs(value));
+  tolerance.absolute = std::max(
+      {tolerance.absolute, least_.absolute, std::max(fraction_, least_.relative) * largest});
   const Worst worst = worst_of(values, expected, tolerance);
   if (worst.severity <= 1) return;
   const double wanted = expected[worst.at];

@@ -31,9 +31,9 @@ class Comparison {
   void expect(const std::string& name, const Tensor& got, const std::string& how = "");
   // Allows at least this fraction of a tensor's largest magnitude from now on.
   void allow(double fraction) { fraction_ = std::max(fraction_, fraction); }
-  // Allows at least this error from now on, in 16 bits: those of a tensor whose elements cancel are
-  // of the terms' size.
-  void allow_narrow(double error) { narrow_error_ = error; }
+  // Allows at least this error, and this fraction of a tensor's largest magnitude, until the next
+  // call.
+  void allow_at_least(Tolerance least) { least_ = least; }
   // Adds a fact that is wrong whatever the tolerance.
   void fail(const std::string& text);
   // The library refuses the case, and may: nothing is to be compared.
@@ -47,7 +47,8 @@ class Comparison {
   Dtype dtype_;
   bool tf32_;
   bool refused_ = false;
-  double fraction_ = 0, narrow_error_ = 0;
+  double fraction_ = 0;
+  Tolerance least_ = {};
   std::set<std::string> compared_;
   std::vector<Deviation> deviations_;
 };
