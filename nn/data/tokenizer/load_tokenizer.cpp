@@ -1,8 +1,9 @@
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
-#include "core/error.h"
 #include "core/io/weights_file.h"
+#include "nn/data/expect.h"
 #include "nn/data/tokenizer/tokenizer_files.h"
 #include "nn/data/tokenizer/tokenizer_parts.h"
 
@@ -38,12 +39,16 @@ fs::path file_in(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
     if (is_file(folder / name)) return folder / name;
   }
+  std::vector<fs::path> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".gguf") return entry.path();
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
   }
-  throw SystemFailure("tokenizer: " + folder.string() +
-                      ": no tokenizer.json, vocab.json, vocab.txt or .gguf");
+  expect(!found.empty(), "tokenizer: {}: no tokenizer.json, vocab.json, vocab.txt or .gguf",
+         folder.string());
+  check(found.size() == 1, "tokenizer: {}: {} files .gguf; name one of them", folder.string(),
+        found.size());
+  return found.front();
 }
 
 TokenizerDocument read(const fs::path& path) {

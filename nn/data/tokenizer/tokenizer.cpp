@@ -33,7 +33,12 @@ void encode_words(const TokenizerParts& parts, const Piece& piece, Ids& ids) {
 
 // What lies between the tokens that are searched in the text as it is.
 void encode_between(const TokenizerParts& parts, Piece piece, Ids& ids) {
-  if (parts.normalizer) piece.text = parts.normalizer(std::move(piece.text));
+  if (parts.normalizer) {
+    // A text whose first character goes does not begin at the beginning any more.
+    const std::string first = piece.text.substr(0, character_bytes(piece.text));
+    piece.first = piece.first && !parts.normalizer(first).empty();
+    piece.text = parts.normalizer(std::move(piece.text));
+  }
   for (const TextSegment& segment : parts.in_normalized.segments(piece.text)) {
     if (segment.id != Vocabulary::none) {
       ids.push_back(segment.id);

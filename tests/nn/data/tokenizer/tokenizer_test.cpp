@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
@@ -119,6 +120,20 @@ TEST_CASE("added tokens are found by their flags") {
   CHECK(ids(tokenizer, "un unable") == Ids{1, 1, 2});
   CHECK(ids(tokenizer, "e.\u00c9.") == Ids{8, 8});
   CHECK(ids(tokenizer, "[M]e  [M]") == Ids{9, 7});
+}
+
+TEST_CASE("a mark is put before the text alone, where its first character stays") {
+  json document{{"normalizer", {{"type", "Strip"}}},
+                {"added_tokens", {added(4, "<s>", {{"normalized", false}})}},
+                {"pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "first"}}}};
+  document["model"] = {{"type", "WordLevel"},
+                       {"unk_token", "?"},
+                       {"vocab", {{"a", 0}, {"\u2581a", 1}, {"?", 2}, {"\u2581", 3}}}};
+  const Tokenizer tokenizer = made(document);
+  CHECK(ids(tokenizer, "a a<s>a") == Ids{1, 1, 4, 0});
+  CHECK(ids(tokenizer, " a") == Ids{0});
+  document["pre_tokenizer"]["prepend_scheme"] = "always";
+  CHECK(ids(made(document), " a<s>a") == Ids{1, 4, 1});
 }
 
 TEST_CASE("a batch has rows of one length, with a mask and token types") {
