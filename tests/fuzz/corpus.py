@@ -239,11 +239,30 @@ def weights():
     yield b'{"metadata":{"total_size":4},"weight_map":{"w":"model-00001-of-00001.safetensors"}}'
 
 
+def tokenizer():
+    added = [{"id": 0, "content": "<s>", "special": True, "normalized": False, "lstrip": True}]
+    bytes_ = {"added_tokens": added, "pre_tokenizer": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"},
+              "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["<s>", 0]},
+              "model": {"type": "BPE", "vocab": {"<s>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4}, "merges": ["a b"]}}
+    words = {"normalizer": {"type": "Sequence", "normalizers": [
+                 {"type": "BertNormalizer"}, {"type": "NFKC"}, {"type": "Replace", "pattern": {"Regex": "\\s+|[a-c]"}, "content": "_"}]},
+             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                 {"type": "Whitespace"}, {"type": "Digits", "individual_digits": True}, {"type": "Metaspace", "prepend_scheme": "first"},
+                 {"type": "Split", "pattern": {"String": "x"}, "behavior": "MergedWithNext", "invert": True}]},
+             "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Strip", "content": " ", "start": 1}, {"type": "Fuse"}]},
+             "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "a": 1, "##b": 2}}}
+    gguf = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["<unk>", "<s>", "a", "b", "ab"], "tokenizer.ggml.token_type": [2, 3, 1, 1, 1],
+            "tokenizer.ggml.scores": [0, 0, -1, -1, -2], "tokenizer.ggml.bos_token_id": 1}
+    for kind, document in ((b"t", bytes_), (b"t", words), (b"g", gguf)):
+        yield kind + json.dumps(document).encode() + "\0 ab<s> É1".encode()
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
-    for make in (safetensors, idx, cifar, picture, table, text, options, engine_state, checkpoint, weights):
+    for make in (safetensors, idx, cifar, picture, table, text, tokenizer, options, engine_state, checkpoint,
+                 weights):
         place = folder / make.__name__
         place.mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(make()):
