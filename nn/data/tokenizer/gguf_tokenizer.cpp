@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Types of tokens (github.com/ggml-org/ggml, docs/gguf.md).
+// Types of tokens, as the format of GGUF numbers them.
 enum TokenType : std::int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4 };
 
 json split_by(const std::string& pattern) {
