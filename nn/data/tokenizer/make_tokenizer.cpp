@@ -23,8 +23,8 @@ SpecialTokens roles_of(const Tokenizer& tokenizer, const nlohmann::json& roles) 
 void add_tokens(const std::vector<AddedToken>& tokens, const std::string& where,
                 TokenizerParts& parts) {
   std::vector<TokenSearch::Entry> in_text, in_normalized;
-  // Of equal texts, the special token is found.
-  for (const bool special : {true, false}) {
+  // Of those with equal normalized texts the first one that is not special is found.
+  for (const bool special : {false, true}) {
     for (const AddedToken& token : tokens) {
       if (token.special != special) continue;
       parts.added.add(token.content, token.id, where);

@@ -31,12 +31,16 @@ void encode_words(const TokenizerParts& parts, const Piece& piece, Ids& ids) {
   }
 }
 
+// Whether the normalizer keeps the first character of a text, which begins at its beginning then.
+bool keeps_first(const Normalizer& normalizer, const std::string& text) {
+  const std::string behind = "x";
+  return normalizer(text.substr(0, character_bytes(text)) + behind) != normalizer(behind);
+}
+
 // What lies between the tokens that are searched in the text as it is.
 void encode_between(const TokenizerParts& parts, Piece piece, Ids& ids) {
   if (parts.normalizer) {
-    // A text whose first character goes does not begin at the beginning any more.
-    const std::string first = piece.text.substr(0, character_bytes(piece.text));
-    piece.first = piece.first && !parts.normalizer(first).empty();
+    piece.first = piece.first && keeps_first(parts.normalizer, piece.text);
     piece.text = parts.normalizer(std::move(piece.text));
   }
   for (const TextSegment& segment : parts.in_normalized.segments(piece.text)) {

@@ -124,16 +124,20 @@ TEST_CASE("added tokens are found by their flags") {
 
 TEST_CASE("a mark is put before the text alone, where its first character stays") {
   json document{{"normalizer", {{"type", "Strip"}}},
-                {"added_tokens", {added(4, "<s>", {{"normalized", false}})}},
+                {"added_tokens", {added(5, "<s>", {{"normalized", false}})}},
                 {"pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "first"}}}};
-  document["model"] = {{"type", "WordLevel"},
-                       {"unk_token", "?"},
-                       {"vocab", {{"a", 0}, {"\u2581a", 1}, {"?", 2}, {"\u2581", 3}}}};
+  document["model"] = {
+      {"type", "WordLevel"},
+      {"unk_token", "?"},
+      {"vocab", {{"a", 0}, {"\u2581a", 1}, {"?", 2}, {"\u2581", 3}, {"\u2581\ta", 4}}}};
   const Tokenizer tokenizer = made(document);
-  CHECK(ids(tokenizer, "a a<s>a") == Ids{1, 1, 4, 0});
+  CHECK(ids(tokenizer, "a a<s>a") == Ids{1, 1, 5, 0});
   CHECK(ids(tokenizer, " a") == Ids{0});
+  document["normalizer"]["strip_left"] = false;
+  CHECK(ids(made(document), "\ta") == Ids{4});
   document["pre_tokenizer"]["prepend_scheme"] = "always";
-  CHECK(ids(made(document), " a<s>a") == Ids{1, 4, 1});
+  document["normalizer"]["strip_left"] = true;
+  CHECK(ids(made(document), " a<s>a") == Ids{1, 5, 1});
 }
 
 TEST_CASE("a batch has rows of one length, with a mask and token types") {
