@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "nn/models/blocks.h"
 #include "nn/models/config.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

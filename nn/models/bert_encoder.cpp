@@ -7,7 +7,7 @@
 #include "autograd/trace.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
-#include "nn/models/blocks.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

@@ -2,8 +2,8 @@
 
 #include "autograd/ops/elementwise.h"
 #include "nn/models/bert_config.h"
-#include "nn/models/blocks.h"
 #include "nn/models/config.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

@@ -2,7 +2,7 @@
 
 #include "autograd/ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/models/blocks.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nn/layers/norm_layers.h"
-#include "nn/models/blocks.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

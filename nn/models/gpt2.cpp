@@ -7,8 +7,8 @@
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/indexing.h"
 #include "nn/init.h"
-#include "nn/models/blocks.h"
 #include "nn/models/decoder.h"
+#include "nn/models/model_blocks.h"
 #include "nn/without_init.h"
 
 namespace sotto::nn {

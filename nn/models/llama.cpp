@@ -6,8 +6,8 @@
 
 #include "autograd/ops/elementwise.h"
 #include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/models/blocks.h"
 #include "nn/models/decoder.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

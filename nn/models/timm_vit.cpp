@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "nn/models/architecture.h"
-#include "nn/models/blocks.h"
 #include "nn/models/config.h"
+#include "nn/models/model_blocks.h"
 #include "nn/models/vision_transformer.h"
 
 namespace sotto::nn {

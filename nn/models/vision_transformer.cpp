@@ -3,7 +3,7 @@
 #include "autograd/ops.h"
 #include "nn/init.h"
 #include "nn/layers/conv_pool_layers.h"
-#include "nn/models/blocks.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
 #include "nn/models/architecture.h"
-#include "nn/models/blocks.h"
 #include "nn/models/config.h"
+#include "nn/models/model_blocks.h"
 #include "nn/models/vision_transformer.h"
 
 namespace sotto::nn {

@@ -1,4 +1,4 @@
-#include "nn/models/blocks.h"
+#include "nn/models/model_blocks.h"
 
 #include <limits>
 #include <map>
