@@ -67,6 +67,7 @@ class Parser {
     check(max_ >= 1 && max_ <= largest_record, "csv: {}: records of at most {} bytes", name, max_);
     csv_init(&csv_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);
     csv_set_delim(&csv_, delimiter);
+    if (!options.quotes) csv_set_quote(&csv_, 0);  // a byte that no text has
   }
   ~Parser() { csv_free(&csv_); }
   Parser(const Parser&) = delete;

@@ -13,6 +13,7 @@ namespace sotto {
 
 struct CsvOptions {
   char delimiter = ',';
+  bool quotes = true;  // false: quotes are characters like others
   // The limit of a record's size: the bytes of its fields, and one more for each.
   std::size_t max_record_bytes = std::size_t{1} << 20;
   // The first record may have one field less than the rows, as in R's tables with row names, or one

@@ -1,6 +1,9 @@
 #include "nn/data/text/text_files.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <optional>
 
 #include "core/error.h"
 #include "core/io/utf8.h"
@@ -8,6 +11,8 @@
 #include "nn/data/expect.h"
 #include "nn/data/file_kind.h"
 #include "nn/data/input_file.h"
+#include "nn/data/text/text_records.h"
+#include "nn/data/text/utf8_text.h"
 
 namespace sotto {
 
@@ -15,22 +20,6 @@ namespace {
 
 constexpr std::size_t max_text_bytes = std::size_t{1} << 32;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-
-std::span<const std::uint8_t> bytes_of(std::string_view text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
-void expect_utf8(std::string_view text, const std::string& name) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = utf8_character(text, at).bytes;
-    expect(bytes > 0, "text: {}: byte 0x{:02x} at offset {} is not UTF-8{}", name,
-           static_cast<std::uint8_t>(text[at]), at, looks_like(bytes_of(text)));
-    at += bytes;
-  }
-  // Without its mark it is UTF-8 with zero bytes.
-  expect(text.find('\0') == text.npos || file_kind(bytes_of(text)).empty(), "text: {}: not UTF-8{}",
-         name, looks_like(bytes_of(text)));
-}
 
 // The text with LF in place of CRLF and CR, the other ends of lines.
 std::string with_line_feeds(std::string_view text) {
@@ -96,24 +85,31 @@ std::vector<std::string_view> units_of(std::string_view text, const TextOptions&
   return {text};
 }
 
+// The texts of the units of a file's text.
+using UseUnit = std::function<void(std::string_view unit, std::string_view text)>;
+void each_unit(std::string_view text, const std::string& name, const TextOptions& options,
+               const UseUnit& use) {
+  check(options.unit != TextUnit::separated || !options.separator.empty(),
+        "text: the separator is empty");
+  expect_utf8(text, name);
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  std::string copy;
+  if (text.find('\r') != text.npos) text = copy = with_line_feeds(text);
+  for (const std::string_view unit : units_of(text, options)) use(unit, text);
+}
+
 // The rows made so far.
 class Rows {
  public:
   explicit Rows(const TextOptions& options) : options_(options) {
     check(options.context >= 1, "text: a context of {} symbols", options.context);
-    check(options.unit != TextUnit::separated || !options.separator.empty(),
-          "text: the separator is empty");
   }
 
   void add(std::string_view text, const std::string& name, std::int64_t label) {
-    expect_utf8(text, name);
-    if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-    std::string copy;
-    if (text.find('\r') != text.npos) text = copy = with_line_feeds(text);
-    for (const std::string_view unit : units_of(text, options_)) {
-      const std::vector<std::int64_t> numbers = encoded(unit, text, name);
+    each_unit(text, name, options_, [&](std::string_view unit, std::string_view whole) {
+      const std::vector<std::int64_t> numbers = encoded(unit, whole, name);
       if (!numbers.empty()) add_unit(numbers, label);
-    }
+    });
   }
 
   Dataset data() const {
@@ -166,10 +162,14 @@ class Rows {
   std::int64_t unit_ = 0;
 };
 
-void add_file(const std::string& path, std::int64_t label, Rows& rows) {
+std::string text_of_file(const std::string& path) {
   InputFile file(path);
   const std::vector<std::uint8_t> bytes = read_all(file.reader(), max_text_bytes);
-  rows.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, label);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void add_file(const std::string& path, std::int64_t label, Rows& rows) {
+  rows.add(text_of_file(path), path, label);
 }
 
 }  // namespace
@@ -193,6 +193,26 @@ TextFiles read_text_folder(const std::string& folder, const TextOptions& options
   for (std::size_t k = 0; k < files.paths.size(); ++k)
     add_file(files.paths[k], files.labels[k], rows);
   return {.data = rows.data(), .classes = std::move(files.classes)};
+}
+
+TextRecords read_text_units(const std::string& path, const TextOptions& options,
+                            const std::vector<std::string>& classes) {
+  TextRecords records;
+  const auto add = [&](const std::string& file, std::optional<std::int64_t> label) {
+    each_unit(text_of_file(file), file, options, [&](std::string_view unit, std::string_view) {
+      if (blank(unit)) return;
+      records.texts.emplace_back(unit);
+      if (label) records.labels.push_back(*label);
+    });
+  };
+  if (!std::filesystem::is_directory(path)) {
+    add(path, std::nullopt);
+    return records;
+  }
+  ClassFiles files = list_class_files(path, classes, /*text=*/true);
+  for (std::size_t k = 0; k < files.paths.size(); ++k) add(files.paths[k], files.labels[k]);
+  records.classes = std::move(files.classes);
+  return records;
 }
 
 }  // namespace sotto
