@@ -10,7 +10,6 @@ using namespace sotto;
 
 namespace {
 
-// NETWORK
 nn::Sequential network(std::int64_t classes, bool lora = false) {
   nn::Sequential net{nn::Conv2d(1, 16, 5, {.stride = {2}}), nn::Tanh(), nn::MaxPool2d(2),
                      nn::Flatten()};
@@ -33,7 +32,6 @@ void load_public(nn::Sequential& net, bool lora) {
   nn::set_parameters(net, weights, "public.safetensors");
   for (int k = 0; k < (lora ? 4 : 6); ++k) net[k].freeze();
 }
-// NETWORK
 
 // Public data need no privacy.
 void pretrain(const Dataset& digits) {

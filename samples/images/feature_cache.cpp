@@ -22,6 +22,9 @@ std::span<const std::byte> bytes_of(const Tensor& x) {
 std::string fingerprint(const samples::Data& data, const ImageNetworkOptions& options) {
   const std::uint64_t train = xxh64(bytes_of(data.train.inputs));
   const std::uint64_t both = xxh64(bytes_of(data.test.inputs), train);
+  if (options.is_pretrained())
+    return fmt::format("{} and {} pictures {:016x}, of {} at {} pixels", data.train.size(),
+                       data.test.size(), both, options.start.init, options.input_size);
   return fmt::format("{} and {} pictures {:016x}, {} x {}, {} channels, {}, {} groups{}",
                      data.train.size(), data.test.size(), both, options.shape.size,
                      options.shape.size, options.shape.channels, options.model,

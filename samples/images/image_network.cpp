@@ -47,7 +47,17 @@ class OnStandardized final : public nn::Module {
   std::unique_ptr<nn::Module> network_;
 };
 
+std::unique_ptr<StartedNetwork> start_network(const ImageNetworkOptions& options) {
+  using enum nn::StoredNorms;
+  const auto norms = options.norms == "group" ? group : options.norms == "folded" ? folded : frozen;
+  return std::make_unique<StartedNetwork>(
+      options.start, nn::PretrainedOptions{.classes = options.classes, .batch_norm = norms},
+      options.input_size);
+}
+
 }  // namespace
+
+std::vector<std::string> stored_norm_names() { return {"frozen", "folded", "group"}; }
 
 std::vector<std::string> network_names() {
   return {"scattering", "cnn", "resnet18", "resnet20", "resnet50", "wrn-16-4", "vit-tiny"};
@@ -55,6 +65,7 @@ std::vector<std::string> network_names() {
 
 void check_network(const ImageNetworkOptions& options) {
   const std::int64_t size = options.shape.size;
+  if (options.is_pretrained()) return samples::check_start(options.start);
   check(size >= 8 && size <= max_size, "--size: {} is not from 8 to {}", size, max_size);
   if (options.model == "scattering") {
     const std::int64_t groups = options.features.groups;
@@ -71,6 +82,7 @@ void check_network(const ImageNetworkOptions& options) {
 
 std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options) {
   check_network(options);
+  if (options.is_pretrained()) return start_network(options);
   const models::PictureOptions pictures{options.shape.channels, options.classes};
   if (options.model == "cnn") return models::cifar_network(pictures, models::CifarActivation::tanh);
   if (options.model == "resnet18") return models::resnet18(pictures);
@@ -91,10 +103,16 @@ std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options) {
 
 NetworkInputs::NetworkInputs(const ImageNetworkOptions& options) {
   check_network(options);
-  if (options.model == "scattering") features_.emplace(options.shape, options.features);
+  if (options.is_pretrained()) {
+    trunk_ = start_network(options);
+    if (!trunk_->of_features()) trunk_.reset();
+  } else if (options.model == "scattering") {
+    features_.emplace(options.shape, options.features);
+  }
 }
 
 Tensor NetworkInputs::operator()(const Tensor& pictures) const {
+  if (trunk_) return trunk_->features(pictures);
   return features_ ? (*features_)(pictures) : pictures;
 }
 

@@ -8,6 +8,7 @@
 
 #include "nn/module.h"
 #include "samples/images/features.h"
+#include "samples/images/started_network.h"
 
 namespace sotto::images {
 
@@ -16,6 +17,11 @@ struct ImageNetworkOptions {
   PictureShape shape = {};           // of the pictures
   std::int64_t classes = 10;
   FeatureOptions features = {};  // for scattering
+  samples::Start start = {};     // of the model `pretrained`
+  std::int64_t input_size = 0;   // that pretrained ones resize pictures to; 0: their own
+  std::string norms = "frozen";  // what becomes of batch norms: of stored_norm_names()
+
+  bool is_pretrained() const { return !start.init.empty(); }
 };
 
 // "scattering": a linear layer on features that are not learned (Tramer and Boneh 2021). "cnn":
@@ -24,14 +30,17 @@ struct ImageNetworkOptions {
 // et al. 2022). "vit-tiny": a transformer over patches of 4 x 4 pixels.
 std::vector<std::string> network_names();
 
+// What a published model's batch norms become (nn::StoredNorms).
+std::vector<std::string> stored_norm_names();
+
 // Throws std::invalid_argument for a side that the network cannot have, and for numbers out of
 // range.
 void check_network(const ImageNetworkOptions& options);
 // Logits [n, classes] of NetworkInputs.
 std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options);
 
-// The network's inputs for pictures [n, c, size, size]: themselves, or for scattering their
-// features.
+// The network's inputs for pictures [n, c, size, size]: themselves, or their features, for
+// scattering and for published models whose classifier alone is trained.
 class NetworkInputs {
  public:
   explicit NetworkInputs(const ImageNetworkOptions& options);
@@ -39,6 +48,7 @@ class NetworkInputs {
 
  private:
   std::optional<Features> features_;
+  std::unique_ptr<StartedNetwork> trunk_;  // null: not of a published model's features
 };
 
 }  // namespace sotto::images

@@ -21,7 +21,10 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
       "--cache", cache_,
       "keep scattering's features in this file for the next run: as PRIVATE as the pictures",
       "FILE");
-  line.option("--size", size_, "side of the square that files are resized and cut to; 0: 32", "N");
+  line.option("--size", size_,
+              "side of the square that files are resized and cut to; 0: 32. With --init, side of "
+              "all pictures for the model; 0: its own",
+              "N");
   line.flag("--grey", grey_, "files as grey pictures");
   line.option("--train-size", s.train_size, "shapes drawn for training, without --data", "N");
   line.option("--test-size", s.test_size, "shapes drawn for the test, without --data", "N");
@@ -30,6 +33,11 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
 void ImagesTask::add_model_options(samples::CommandLine& line) {
   line.choice("--model", network_.model, "network; scattering is linear on fixed features",
               network_names());
+  samples::add_start_options(line, network_.start);
+  line.choice("--batch-norms", network_.norms,
+              "what its batch norms become: the affine maps of their statistics, those within the "
+              "convolutions, or new group norms",
+              stored_norm_names());
   line.option("--groups", network_.features.groups,
               "groups of channels in which a picture's features are normalised; 0: by constants",
               "N");

@@ -21,6 +21,7 @@ using samples::require;
 using samples::Settings;
 
 constexpr std::int64_t usual_size = 32;
+constexpr std::int64_t usual_input = 224, max_input = 1024;  // of published models
 constexpr std::int64_t most_views = 256;
 
 // A copy of the first pictures, as many as 16 MiB hold, and one at least: features may replace
@@ -81,22 +82,36 @@ samples::TaskFacts ImagesTask::facts() {
 }
 
 std::vector<samples::TaskSetting> ImagesTask::settings() {
-  return {{"model", &network_.model},
-          {"groups", &network_.features.groups},
-          {"mirror", &network_.features.mirror},
-          {"views", &views_},
-          {"shift", &augmentation_.shift},
-          {"flip", &augmentation_.flip},
-          {"cutout", &augmentation_.cutout},
-          {"jitter", &augmentation_.brightness},
-          {"mixup", &augmentation_.mixup},
-          {"size", &size_},
-          {"grey", &grey_},
-          {"test fraction", &test_fraction_},
-          {"classes", &class_names_}};
+  std::vector<samples::TaskSetting> all = samples::start_settings(network_.start);
+  const std::vector<samples::TaskSetting> own = {{"model", &network_.model},
+                                                 {"batch norms", &network_.norms},
+                                                 {"groups", &network_.features.groups},
+                                                 {"mirror", &network_.features.mirror},
+                                                 {"views", &views_},
+                                                 {"shift", &augmentation_.shift},
+                                                 {"flip", &augmentation_.flip},
+                                                 {"cutout", &augmentation_.cutout},
+                                                 {"jitter", &augmentation_.brightness},
+                                                 {"mixup", &augmentation_.mixup},
+                                                 {"size", &size_},
+                                                 {"grey", &grey_},
+                                                 {"test fraction", &test_fraction_},
+                                                 {"classes", &class_names_}};
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
 }
 
 void ImagesTask::set_shape(PictureFiles kind) {
+  if (network_.is_pretrained()) {
+    require(size_ >= 0 && size_ <= max_input, "--size", size_,
+            fmt::format("from 0 to {}", max_input));
+    check(!grey_, "--grey: published models take colours");
+    network_.input_size = size_;
+    network_.shape = kind == PictureFiles::folders
+                         ? PictureShape{.size = size_ == 0 ? usual_input : size_}
+                         : shape_of(kind);
+    return;
+  }
   if (kind == PictureFiles::folders) {
     network_.shape = {.size = size_ == 0 ? usual_size : size_, .channels = grey_ ? 1 : 3};
   } else {
@@ -116,7 +131,10 @@ void ImagesTask::prepare(Settings& s) {
   samples::check_source(source_);
   auto* const files = std::get_if<samples::Files>(&source_);
   check(!skip_unreadable_ || files, "--skip-unreadable: needs --data");
-  check(cache_.empty() || network_.model == "scattering", "--cache: needs --model scattering");
+  if (network_.is_pretrained()) network_.model = "pretrained";
+  check(cache_.empty() || network_.model == "scattering" ||
+            (network_.is_pretrained() && network_.start.tune == "head"),
+        "--cache: needs --model scattering, or --init with --tune head");
   const PictureFiles kind = files ? kind_of(files->train) : PictureFiles::folders;
   set_shape(kind);
   check_network(network_);
@@ -132,6 +150,7 @@ void ImagesTask::prepare(Settings& s) {
 }
 
 void ImagesTask::check_views() {
+  const bool features_once = network_.is_pretrained() && network_.start.tune == "head";
   const std::int64_t shift = augmentation_.shift, cutout = augmentation_.cutout;
   const double jitter = augmentation_.brightness, mixup = augmentation_.mixup;
   constexpr double min_mixup = 0.01;  // that of augment()
@@ -150,8 +169,8 @@ void ImagesTask::check_views() {
         views_);
   check(views_ > 0 || (!varied && mixup == 0),
         "--shift, --flip, --cutout, --jitter, --mixup: need --views");
-  check(views_ == 0 || network_.model != "scattering",
-        "--views: scattering computes its features of each picture once (give another --model)");
+  check(views_ == 0 || (network_.model != "scattering" && !features_once),
+        "--views: features are computed of each picture once (give another --model or --tune)");
   augmentation_.contrast = jitter;
   augmentation_.saturation = grey_ ? 0 : jitter;
 }
@@ -193,9 +212,12 @@ samples::Data ImagesTask::load(const Settings& s) {
   return data;
 }
 
-samples::TaskModel ImagesTask::make_model(const samples::Data& /*data*/,
-                                          const Settings& /*settings*/) {
+samples::TaskModel ImagesTask::make_model(const samples::Data& /*data*/, const Settings& settings) {
   samples::TaskModel model{make_network(network_)};
+  if (auto* const started = dynamic_cast<StartedNetwork*>(model.network.get())) {
+    model.own_part = samples::head_of(network_.start, started->model(), settings);
+    model.saved = [started] { return samples::trained_tensors(*started); };
+  }
   if (views_ == 0) return model;
   const auto view = [augmentation = augmentation_](const Dataset& samples, auto views, auto seed) {
     return Dataset{.inputs = augment_each(samples.inputs, views, augmentation, seed),

@@ -18,6 +18,9 @@ std::string model_text(const ImageNetworkOptions& options,
                                 {"channels", options.shape.channels},
                                 {"groups", options.features.groups},
                                 {"mirror", options.features.mirror},
+                                {"start", samples::to_json(options.start)},
+                                {"input size", options.input_size},
+                                {"norms", options.norms},
                                 {"classes", classes}};
   return model.dump();
 }
@@ -31,9 +34,16 @@ SavedImageModel load_model(const std::string& path) {
                   .channels = model.at("channels").get<std::int64_t>()},
         .classes = std::ssize(classes),
         .features = {.groups = model.at("groups").get<std::int64_t>(),
-                     .mirror = model.at("mirror").get<bool>()}};
+                     .mirror = model.at("mirror").get<bool>()},
+        .start = samples::start_from_json(model.at("start")),
+        .input_size = model.at("input size").get<std::int64_t>(),
+        .norms = model.at("norms").get<std::string>()};
     SavedImageModel saved{options, classes, make_network(options), NetworkInputs(options)};
-    nn::load_module(path, *saved.network);
+    if (options.is_pretrained()) {
+      samples::set_trained(*saved.network, load_safetensors(path).tensors, path);
+    } else {
+      nn::load_module(path, *saved.network);
+    }
     return saved;
   });
 }

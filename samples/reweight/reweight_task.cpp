@@ -243,7 +243,7 @@ samples::TaskModel ReweightTask::make_model(const samples::Data& /*data*/, const
     weigher = {.classes = weigher_sees_ == "loss" ? 0 : network_.classes};
   samples::TaskModel model{std::make_unique<WeighedModel>(make_classifier(network_), weigher)};
   if (weigher)
-    model.own_part = samples::ModelPart{.prefix = weigher_prefix,
+    model.own_part = samples::ModelPart{.paths = {weigher_path},
                                         .clip_bound = weigher_bound_ * s.clip_bound,
                                         .learning_rate = weigher_rate_};
   if (method() == Method::gate || method() == Method::network)

@@ -21,8 +21,8 @@ std::vector<std::string> method_names();
 // Throws std::invalid_argument for another name.
 Method method_of(const std::string& name);
 
-// The prefix of the weigher's parameters' names.
-inline constexpr const char* weigher_prefix = "weigher.";
+// The path of the weigher in the model.
+inline constexpr const char* weigher_path = "weigher";
 
 // A classifier and, optionally, its weigher: of a row's loss and, if it sees classes, its label it
 // makes a weight from 0 to 1.

@@ -15,6 +15,8 @@
 #include "samples/text/results.h"
 #include "samples/text/sentences.h"
 #include "samples/text/text_task.h"
+#include "samples/text/tuned_commands.h"
+#include "samples/text/tuning_task.h"
 #include "samples/training/program.h"
 
 namespace sotto::text {
@@ -30,6 +32,10 @@ int evaluate(int argc, const char* const* argv) {
        .type = "PATH",
        .row = "unit"});
   if (!command.parse(argc, argv)) return 0;
+  if (is_tuned(command.model)) {
+    evaluate_tuned(command);
+    return 0;
+  }
   const SavedTextModel saved = load_model(command.model);
   const Dataset rows = prepared(saved.model, read_text(saved.model, command.data).data);
   check(rows.size() > 0, "--data: {} has no text", command.data);
@@ -47,6 +53,10 @@ int predict(int argc, const char* const* argv) {
        .type = "FILE",
        .row = "unit"});
   if (!command.parse(argc, argv)) return 0;
+  if (is_tuned(command.model)) {
+    predict_tuned(command);
+    return 0;
+  }
   const SavedTextModel saved = load_model(command.model);
   check(!saved.model.generates(), "--model: {} generates text and knows no classes", command.model);
   const Dataset rows = read_text_files({&command.data, 1}, saved.model.text_options()).data;
@@ -61,21 +71,73 @@ int predict(int argc, const char* const* argv) {
 int generate(int argc, const char* const* argv) {
   std::string model;
   GenerateOptions options;
-  samples::CommandLine line("Lets a saved language model write.");
+  nn::GenerateOptions tokens;
+  samples::CommandLine line("Lets a language model write.");
   line.group("Options");
-  line.option("--model", model, "model that `sotto-text train --task generate --save` wrote",
-              "FILE");
+  line.option("--model", model,
+              "model that `sotto-text train --save` wrote; or a published one, its folder or .gguf",
+              "PATH");
   line.option("--prompt", options.prompt, "the beginning, which the model continues", "TEXT");
-  line.option("--length", options.length, "symbols to write", "N");
+  line.option("--length", options.length, "symbols, or a published model's tokens, to write", "N");
   line.option("--temperature", options.temperature,
               "below 1: likelier text; 0: always the likeliest symbol", "X");
+  line.option("--top-k", tokens.top_k, "draw from so many likeliest tokens; 0: from all", "N");
+  line.option("--top-p", tokens.top_p,
+              "draw from the likeliest tokens whose probabilities reach this together", "X");
   line.add_seed(options.seed, "draws the symbols");
   if (!line.parse(argc, argv)) return 0;
   samples::require_given("--model", model);
+  if (is_writer(model)) {
+    tokens.max_tokens = options.length;
+    tokens.temperature = options.temperature;
+    tokens.seed = options.seed;
+    write_on(open_writer(model), options.prompt, tokens, samples::print_text);
+    samples::print("\n");
+    return 0;
+  }
+  check(!line.given("--top-k") && !line.given("--top-p"),
+        "--top-k, --top-p: have no effect on this model");
   const SavedTextModel saved = load_model(model);
   check(saved.model.generates(), "--model: {} tells classes and does not write", model);
   samples::print("{}\n", generate_text(*saved.network, saved.model, options));
   return 0;
+}
+
+int export_model(int argc, const char* const* argv) {
+  std::string model, out;
+  bool adapter = false;
+  samples::CommandLine line("Writes a tuned model for the software of its first publisher.");
+  line.group("Options");
+  line.option("--model", model, "model that `sotto-text train --init --save` wrote", "FILE");
+  line.option("--out", out, "folder for config.json and model.safetensors", "DIR");
+  line.flag("--adapter", adapter, "what was trained alone, as PEFT writes it");
+  if (!line.parse(argc, argv)) return 0;
+  samples::require_given("--model", model);
+  samples::require_given("--out", out);
+  export_tuned(model, out, adapter);
+  samples::print("{} in {}\n", adapter ? "the adapter" : "the model", out);
+  return 0;
+}
+
+// The text behind an option, "" without it.
+std::string value_of(std::string_view option, int argc, const char* const* argv) {
+  for (int k = 1; k < argc; ++k) {
+    const std::string_view word = argv[k];
+    if (word == option) return k + 1 < argc ? argv[k + 1] : "";
+    if (word.starts_with(option) && word.substr(option.size()).starts_with('='))
+      return std::string(word.substr(option.size() + 1));
+  }
+  return "";
+}
+
+// A published model is tuned where --init names one, or the run to resume has one.
+int train(int argc, const char* const* argv) {
+  const std::string resumed = value_of("--resume", argc, argv);
+  std::error_code none;
+  const bool tunes = !value_of("--init", argc, argv).empty() ||
+                     (std::filesystem::exists(resumed, none) && is_tuned(resumed));
+  return tunes ? samples::train_command<TuningTask>(argc, argv)
+               : samples::train_command<TextTask>(argc, argv);
 }
 
 // A file of lines for each class.
@@ -130,13 +192,14 @@ int main(int argc, char** argv) {
            R"(    sotto-text train --data names/ --epsilon 8 --save names.safetensors --report names.html
     sotto-text predict --model names.safetensors --data people.txt --out languages.csv
     sotto-text train --task generate --data plays.txt --unit paragraph --epsilon 8 --save plays.safetensors
+    sotto-text train --init minilm/ --tune lora:8 --data reviews.tsv --label-column label --epsilon 3 --save reviews.safetensors
     sotto-text generate --model plays.safetensors --prompt "ROMEO:" --length 400
 )"},
-      {{"train", "trains a model; without --data, on sentences made up by the program",
-        sotto::samples::train_command<TextTask>},
+      {{"train", "trains a model, or tunes a published one (--init)", train},
        {"evaluate", "measures a model on text", evaluate},
        {"predict", "predicts the class of each line, paragraph or file", predict},
        {"generate", "writes text", generate},
+       {"export", "writes a tuned model for other software", export_model},
        {"sentences", "writes files of sentences made up by the program, to try it on",
         write_sentences}},
       argc, argv);

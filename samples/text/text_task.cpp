@@ -86,7 +86,7 @@ samples::TaskFacts TextTask::facts() {
   return {.program = "text",
           .description =
               "Trains a model of text, with differential privacy: one that tells classes, or one "
-              "that writes.",
+              "that writes. `sotto-text train --init PATH --help`: tuning of a published model.",
           .title = generates ? "A language model" : "A classifier of text",
           .defaults = default_settings(),
           .presets = presets(),

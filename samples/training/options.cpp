@@ -183,6 +183,8 @@ void Reading::add_running() {
              "on a GPU, capture forward and backward as CUDA graphs and replay them");
   line_.add_threads(options_.threads);
   line_.flag("--quiet", options_.quiet, "print the closing line only");
+  line_.flag("--dry-run", options_.dry_run,
+             "say what the run would take: parameters, epsilon, seconds, memory; nothing is spent");
 }
 
 // An option on the command line replaces its alternative in a preset or checkpoint.

@@ -36,6 +36,7 @@ struct Options {
   bool compare = false;    // also train without privacy, for comparison
   bool any_gpu = false;    // each of several processes takes the next GPU of its host
   bool quiet = false;
+  bool dry_run = false;  // tells what the run would take, and makes none
 
   // The path of the run's ledger; empty: it is in memory.
   std::string ledger_file() const {

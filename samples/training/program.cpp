@@ -15,6 +15,7 @@
 #include "dp/ledger/ledger_text.h"
 #include "samples/cli/program.h"
 #include "samples/cli/stop_signals.h"
+#include "samples/training/dry_run.h"
 #include "samples/training/options.h"
 #include "samples/training/run.h"
 #include "samples/training/trained_model.h"
@@ -135,9 +136,10 @@ Data prepare(Task& task, Options& options, const std::shared_ptr<Ranks>& ranks) 
 int train(Task& task, const Options& options, const Data& data,
           const std::shared_ptr<Ranks>& ranks) {
   watch_for_signals(ranks->size() == 1);
-  if (ranks->size() == 1) return run(task, options, data, ranks);
+  const auto start = options.dry_run ? dry_run : run;
+  if (ranks->size() == 1) return start(task, options, data, ranks);
   try {
-    return run(task, options, data, ranks);
+    return start(task, options, data, ranks);
   } catch (const RankFailure&) {
     throw;
   } catch (const std::exception& error) {

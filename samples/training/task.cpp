@@ -1,9 +1,16 @@
 #include "samples/training/task.h"
 
+#include <algorithm>
+
 #include "autograd/ops.h"
 #include "nn/predict.h"
 
 namespace sotto::samples {
+
+bool ModelPart::has(const std::string& name) const {
+  return std::ranges::any_of(
+      paths, [&](const std::string& path) { return name == path || name.starts_with(path + "."); });
+}
 
 std::string data_text(const TaskFacts& facts) {
   return text_of(facts.source) + (facts.more_data.empty() ? "" : "; " + facts.more_data);

@@ -43,12 +43,14 @@ struct Preset {
   std::map<std::string, nlohmann::json> task = {};  // the task's settings, by name
 };
 
-// A part of a model's parameters, those whose names begin so: private training clips it as a group
-// of its own, and the optimizer gives it a learning rate of its own.
+// A part of a model's parameters, those at or below these paths: private training clips it as a
+// group of its own, and the optimizer gives it a learning rate of its own.
 struct ModelPart {
-  std::string prefix;
-  double clip_bound = 1;
+  std::vector<std::string> paths;  // "classifier", "bert.pooler"
+  double clip_bound = 1;           // 0: clipped with the rest
   double learning_rate = 1;
+
+  bool has(const std::string& name) const;
 };
 
 // The facts of a task that its options decide. All but `metadata` hold once prepare() has returned.
@@ -98,6 +100,8 @@ struct TaskModel {
   // The part that is apart from the rest; its clip group is the last.
   std::optional<ModelPart> own_part = {};
   std::optional<SampleViews> views = {};
+  // The tensors of the model file; unset: all parameters.
+  std::function<std::map<std::string, Tensor>()> saved = {};
   // Makes what learns beside the network, which this optimizer updates; unset: nothing does.
   std::function<std::unique_ptr<TaskLearner>(nn::Optimizer& optimizer)> make_learner = {};
 };

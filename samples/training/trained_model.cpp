@@ -30,11 +30,13 @@ std::optional<nn::Schedule> schedule_of(const Settings& s) {
   return std::nullopt;
 }
 
-// Divides the parameters of a model with a part of its own: the others, and those of the part.
+// Divides the trained parameters of a model with a part of its own: the others, and those of the
+// part.
 std::array<std::vector<Parameter*>, 2> divided(nn::Module& model, const ModelPart& part) {
   std::array<std::vector<Parameter*>, 2> parts;
-  for (const auto& [name, parameter] : model.named_parameters())
-    parts.at(name.starts_with(part.prefix) ? 1 : 0).push_back(parameter);
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (parameter->trainable) parts.at(part.has(name) ? 1 : 0).push_back(parameter);
+  }
   return parts;
 }
 
@@ -61,8 +63,9 @@ std::unique_ptr<nn::Optimizer> make_optimizer(nn::Module& model, const Settings&
 std::vector<ClipGroup> clip_groups(nn::Module& model, const Settings& s,
                                    const std::optional<ModelPart>& part) {
   if (s.clip_groups == "layers") return layer_groups(model.named_parameters(), s.clip_bound);
-  if (!part) return {};
+  if (!part || part->clip_bound == 0) return {};
   const auto [rest, own] = divided(model, *part);
+  if (rest.empty()) return {{own, part->clip_bound}};
   return {{rest, s.clip_bound}, {own, part->clip_bound}};
 }
 
@@ -152,7 +155,8 @@ void TrainedModel::save(const std::string& path, const Engine* engine) {
   std::map<std::string, std::string> metadata = task_.facts().metadata;
   metadata[statement_key] =
       engine != nullptr ? to_json(engine->report()) : "\"none: trained with --no-privacy\"";
-  nn::save_module(path, *model_.network, metadata);
+  if (!model_.saved) return nn::save_module(path, *model_.network, metadata);
+  save_safetensors(path, {.tensors = model_.saved(), .metadata = metadata});
 }
 
 namespace {

@@ -243,6 +243,7 @@ int sweep(TuneTask& task, const Options& options, const Data& data) {
   check(options.report.empty(), "--sweep: has no page for --report; --json writes its results");
   check(options.save.empty(), "--sweep: trains for comparison, and saves nothing: not with --save");
   check(!options.compare, "--sweep: not with --compare");
+  check(!options.dry_run, "--sweep: not with --dry-run");
   check(options.settings.validation == 0,
         "--validation: {} with --sweep would tell results on private rows that nothing charges",
         options.settings.validation);

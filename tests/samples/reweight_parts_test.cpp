@@ -56,7 +56,7 @@ struct Step {
         weigher);
     model->to(Dtype::f64);
     for (const auto& [name, parameter] : model->named_parameters())
-      (name.starts_with(weigher_prefix) ? upper : lower).push_back(parameter);
+      (name.starts_with(std::string(weigher_path) + ".") ? upper : lower).push_back(parameter);
     groups = {{lower, bound}};
     if (!upper.empty()) groups.push_back({upper, own_bound});
   }

@@ -1,0 +1,76 @@
+#include "samples/embed/embed.h"
+
+#include <fmt/format.h>
+
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "memory/outputs_of.h"
+#include "nn/data/tables/table_schema.h"
+
+namespace sotto::embed {
+
+namespace {
+
+// A text as a field of CSV.
+std::string quoted(const std::string& text) {
+  std::string field = "\"";
+  for (const char c : text) {
+    if (c == '"') field += '"';
+    field += c;
+  }
+  return field + "\"";
+}
+
+// x over its norm along the last axis; zeros stay zeros.
+Var normalized(const Var& x) { return x * rsqrt(sum(square(x), {-1}, true) + 1e-24); }
+
+}  // namespace
+
+Tensor text_vectors(nn::TextEncoder& encoder, const Dataset& rows) {
+  return memory::outputs_of(encoder, rows, [&](Tape& tape, const Dataset& part) {
+    return encoder.sentence_vectors(
+        {.ids = tape.input(part.inputs), .mask = tape.input(part.field("mask"))});
+  });
+}
+
+Tensor picture_vectors(nn::ImageModel& model, const images::ModelPictures& inputs,
+                       const Tensor& pictures) {
+  return memory::outputs_of(model, {.inputs = pictures}, [&](Tape& tape, const Dataset& part) {
+    return normalized(model.features(inputs(tape.input(part.inputs))));
+  });
+}
+
+std::string table(const Tensor& vectors, const TextRecords& records) {
+  const std::int64_t n = vectors.size(0), width = vectors.size(1);
+  std::string csv;
+  for (std::int64_t k = 1; k <= width; ++k) csv += fmt::format("{}v{}", k == 1 ? "" : ",", k);
+  if (!records.classes.empty()) csv += fmt::format(",{}", label_column);
+  if (!records.units.empty()) csv += fmt::format(",{}", user_column);
+  csv += "\n";
+  const std::vector<float> values = vectors.to_vector<float>();
+  for (std::int64_t row = 0; row < n; ++row) {
+    const auto r = static_cast<std::size_t>(row);
+    const auto begin = values.begin() + row * width;
+    csv += fmt::format("{:.6g}", fmt::join(begin, begin + width, ","));
+    if (!records.classes.empty())
+      csv += "," + quoted(records.classes[static_cast<std::size_t>(records.labels[r])]);
+    if (!records.units.empty()) csv += fmt::format(",{}", records.units[r]);
+    csv += "\n";
+  }
+  return csv;
+}
+
+std::string schema(const Tensor& vectors, const TextRecords& records) {
+  TableSchema schema;
+  for (std::int64_t k = 1; k <= vectors.size(1); ++k)
+    schema.columns.push_back(
+        {.name = fmt::format("v{}", k), .kind = ColumnKind::number, .range = NumberRange{-1, 1}});
+  TableColumn label{.name = label_column, .kind = ColumnKind::label};
+  for (const std::string& name : records.classes) label.categories.push_back({.name = name});
+  schema.columns.push_back(label);
+  if (!records.units.empty())
+    schema.columns.push_back({.name = user_column, .kind = ColumnKind::user});
+  return schema.to_json();
+}
+
+}  // namespace sotto::embed

@@ -1,0 +1,29 @@
+// Pictures as a published model wants them.
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/var.h"
+#include "nn/models/image_input.h"
+
+namespace sotto::images {
+
+// The weights [out, in] by which pixels are resized along an axis: bicubic interpolation (Keys
+// 1981, a = -1/2) where the picture grows, its kernel as wide as a new pixel where it shrinks, as
+// Pillow's BICUBIC.
+Tensor bicubic_weights(std::int64_t in, std::int64_t out);
+
+// Resizes pictures [n, c, h, w] in [0, 1] to a square and normalises their channels.
+class ModelPictures {
+ public:
+  // `size`: the square's side; 0: the model's own.
+  ModelPictures(const nn::ImageInput& input, std::int64_t size);
+  Var operator()(const Var& pictures) const;
+  std::int64_t size() const { return size_; }
+
+ private:
+  Tensor mean_, deviation_;  // [c, 1, 1]
+  std::int64_t size_;
+};
+
+}  // namespace sotto::images

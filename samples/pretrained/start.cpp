@@ -1,0 +1,76 @@
+#include "samples/pretrained/start.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "nn/state.h"
+#include "samples/cli/program.h"
+
+namespace sotto::samples {
+
+void check_start(const Start& start) {
+  nn::parse_tuning(start.tune);
+  if (start.head_bound != 0) check_clip_bound(start.head_bound);
+  require(start.head_rate >= 0, "--head-lr", start.head_rate, "a number from 0");
+}
+
+std::vector<TaskSetting> start_settings(Start& start) {
+  return {{"init", &start.init},
+          {"architecture", &start.architecture},
+          {"tune", &start.tune},
+          {"head bound", &start.head_bound},
+          {"head learning rate", &start.head_rate, OnResume::may_change}};
+}
+
+StartedModel start_model(const Start& start, nn::PretrainedOptions options) {
+  options.architecture = start.architecture;
+  const nn::Tuning tuning = nn::parse_tuning(start.tune);
+  // Blocks are frozen: what is trained whole must be widened.
+  options.quantized = tuning.kind == nn::Tuning::Kind::lora;
+  StartedModel started{.pretrained = nn::load_pretrained(start.init, options)};
+  started.summary = nn::apply_tuning(*started.pretrained.model, tuning);
+  return started;
+}
+
+std::optional<ModelPart> head_of(const Start& start, const nn::PretrainedModel& model,
+                                 const Settings& settings) {
+  if (start.head_bound == 0 && start.head_rate == 0) return std::nullopt;
+  ModelPart part{.paths = model.parts().head};
+  check(!part.paths.empty(), "--head-bound, --head-lr: the model has no head of its own");
+  part.clip_bound = start.head_bound;  // 0: clipped with the rest
+  part.learning_rate = start.head_rate > 0 ? start.head_rate : settings.learning_rate;
+  return part;
+}
+
+std::map<std::string, Tensor> trained_tensors(nn::Module& model) {
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (parameter->trainable) tensors.emplace(name, parameter->value);
+  }
+  return tensors;
+}
+
+void set_trained(nn::Module& model, const std::map<std::string, Tensor>& tensors,
+                 const std::string& source) {
+  std::map<std::string, Tensor> all = nn::parameter_tensors(model);
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!parameter->trainable) continue;
+    const auto at = tensors.find(name);
+    check(at != tensors.end(), "{}: {} is missing", source, name);
+    all[name] = at->second;
+  }
+  for (const auto& [name, tensor] : tensors) all.insert_or_assign(name, tensor);
+  nn::set_parameters(model, all, source);
+}
+
+nlohmann::json to_json(const Start& start) {
+  return {{"init", start.init}, {"architecture", start.architecture}, {"tune", start.tune}};
+}
+
+Start start_from_json(const nlohmann::json& object) {
+  return {.init = object.at("init"),
+          .architecture = object.at("architecture"),
+          .tune = object.at("tune")};
+}
+
+}  // namespace sotto::samples

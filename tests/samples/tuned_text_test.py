@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Tunes small published models by the samples `text`, `embed` and `tabular`, as people do, and gives them back.
+
+Usage: tuned_text_test.py PATH_OF_TEXT PATH_OF_EMBED PATH_OF_TABULAR [unittest options]
+"""
+
+import csv
+import json
+import os
+import re
+import unittest
+
+from programs import TrainingCase, read_tensors, run_program, take_programs
+from small_pretrained import write_bert, write_gpt2
+
+GOOD, BAD, ANY = ["fine", "great", "lovely"], ["poor", "dull", "awful"], ["a", "film", "the", "plot", "was"]
+STEPS = ["--batch-size", "40", "--context", "8", "--delta", "1e-3"]
+
+
+class Tuned(TrainingCase):
+    def setUp(self):
+        super().setUp()
+        self.bert, self.gpt2 = self.path("bert"), self.path("gpt2")
+        write_bert(self.bert, GOOD + BAD + ANY)
+        write_gpt2(self.gpt2)
+
+    def table(self, name="reviews.tsv", rows=160):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write("who\tlabel\ttext\n")
+            for k in range(rows):
+                word = (GOOD if k % 2 else BAD)[k // 2 % 3]
+                file.write(f"person{k % 50}\t{'good' if k % 2 else 'bad'}\tthe {ANY[k % 5]} was {word}\n")
+        return self.path(name)
+
+    def command(self, *words):
+        done = self.call(*words)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout
+
+    def tune(self, *words):
+        return self.train("--init", self.bert, "--data", self.table(), "--label-column", "label", *STEPS, *words)
+
+
+class Classifier(Tuned):
+    def test_every_tuning_learns_two_words(self):
+        for tune in ("all", "head", "bitfit", "norms", "last:1", "lora:4,alpha=16"):
+            facts = self.facts("--init", self.bert, "--data", self.table(), "--label-column", "label", *STEPS,
+                               "--tune", tune, "--no-privacy", "--epochs", "30", "--lr", "0.02")
+            self.assertGreater(facts["test_accuracy"], 0.9, tune)
+
+    def test_a_private_model_is_saved_measured_and_used(self):
+        model, out = self.path("m.safetensors"), self.path("classes.csv")
+        self.tune("--tune", "lora:2", "--epsilon", "8", "--epochs", "2", "--save", model, "--head-bound", "1")
+        names = read_tensors(model)[0]
+        self.assertTrue(all("lora" in name or name.startswith(("pooler", "classifier")) for name in names), names)
+        self.assertIn("160 units", self.command("evaluate", "--model", model, "--data", self.table()))
+        self.command("predict", "--model", model, "--data", self.table(), "--out", out)
+        with open(out, encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(160, len(rows))
+        self.assertEqual({"unit", "class", "bad", "good"}, set(rows[0]))
+
+    def test_a_user_is_a_unit(self):
+        out = self.tune("--tune", "head", "--unit", "user", "--user-column", "who", "--epsilon", "8",
+                        "--epochs", "1", "--batch-size", "20")
+        self.assertIn("40 training and", out)  # of 50 people
+
+    def test_a_run_that_was_saved_goes_on(self):
+        model = self.path("m.safetensors")
+        words = ["--tune", "bitfit", "--noise-multiplier", "2", "--save", model]
+        self.tune(*words, "--steps", "2")
+        data = ["--data", self.table(), "--label-column", "label"]
+        out = self.train("--resume", model, "--init", self.bert, *data, "--steps", "4")
+        self.assertIn("resumed at step 2", out)
+
+    def test_a_dry_run_spends_and_writes_nothing(self):
+        model = self.path("m.safetensors")
+        out = self.tune("--tune", "lora:2", "--epsilon", "8", "--epochs", "2", "--save", model, "--dry-run")
+        self.assertRegex(out, r"trained: \d+ numbers, .* frozen: \d+,")
+        self.assertRegex(out, r"epsilon 8 for \d+ steps at delta 0.001, noise multiplier")
+        self.assertRegex(out, r"steps per second: some \d+ s for \d+ steps; peak of tensors")
+        self.assertFalse(os.path.exists(model))
+        self.assertFalse(os.path.exists(model + ".ledger"))
+
+    def test_a_tuned_model_goes_back_to_where_it_came_from(self):
+        model = self.path("m.safetensors")
+        self.tune("--tune", "lora:2", "--epsilon", "8", "--epochs", "1", "--save", model)
+        self.command("export", "--model", model, "--out", self.path("whole"))
+        tensors = read_tensors(self.path("whole/model.safetensors"))[0]
+        self.assertIn(("F32", (2, 16)), [tensor[:2] for name, tensor in tensors.items() if "classifier" in name])
+        self.assertFalse([name for name in tensors if "lora" in name])
+        with open(self.path("whole/config.json"), encoding="utf-8") as file:
+            self.assertEqual("bert", json.load(file)["model_type"])
+        self.command("export", "--model", model, "--out", self.path("adapter"), "--adapter")
+        names = read_tensors(self.path("adapter/adapter_model.safetensors"))[0]
+        self.assertTrue([name for name in names if name.endswith("query.lora_A.weight")], names)
+
+    def test_wrong_words_are_refused_by_name(self):
+        data = ["--data", self.table(), "--epsilon", "3"]
+        for words, part in (
+                ([*data], "--label-column: which column"),
+                ([*data, "--label-column", "stars"], "has no column stars; it has who, label, text"),
+                ([*data, "--label-column", "label", "--tune", "lora:x"], "lora:x"),
+                ([*data, "--label-column", "label", "--unit", "user"], "--unit user: needs --user-column"),
+                ([*data, "--label-column", "label", "--unit", "line"], "--unit: a line of"),
+                ([*data, "--label-column", "label", "--context", "1"], "--context: 1 is not from 2")):
+            with self.subTest(words=words):
+                self.refused(re.escape(part), "train", "--init", self.bert, *words)
+
+
+class Writer(Tuned):
+    def test_a_language_model_is_tuned_and_writes(self):
+        text = self.path("text.txt")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("abcabcabc\n" * 100)
+        model = self.path("m.safetensors")
+        facts = self.facts("--init", self.gpt2, "--data", text, "--unit", "line", "--tune", "all", "--context", "16",
+                           "--no-privacy", "--epochs", "20", "--batch-size", "20", "--lr", "0.02", "--save", model)
+        self.assertLess(facts["test_nats_per_token"], 0.5)
+        out = self.command("generate", "--model", model, "--prompt", "abca", "--length", "5", "--temperature", "0")
+        self.assertTrue(out.startswith("abcabcabc"), out)
+
+    def test_a_published_model_writes(self):
+        words = ["--model", self.gpt2, "--prompt", "ab", "--length", "8"]
+        once = self.command("generate", *words, "--seed", "3", "--top-k", "20")
+        self.assertEqual(once, self.command("generate", *words, "--seed", "3", "--top-k", "20"))
+
+    def test_a_prompt_is_read_and_not_learned(self):
+        with open(self.path("pairs.tsv"), "w", encoding="utf-8") as file:
+            file.write("ask\ttext\n" + "xy\tabab\n" * 60)
+        facts = self.facts("--init", self.gpt2, "--data", self.path("pairs.tsv"), "--prompt-column", "ask",
+                           "--tune", "lora:4", "--context", "16", "--no-privacy", "--epochs", "5",
+                           "--batch-size", "20", "--lr", "0.02")
+        self.assertLess(facts["test_nats_per_token"], 5)
+
+
+class Vectors(Tuned):
+    def test_vectors_of_texts_are_a_table_to_train_on(self):
+        vectors, schema = self.path("vectors.csv"), self.path("vectors.json")
+        made = run_program([EMBED, "--init", self.bert, "--data", self.table(), "--label-column", "label",
+                            "--out", vectors, "--schema", schema])
+        self.assertEqual((0, ""), (made.returncode, made.stderr))
+        with open(vectors, encoding="utf-8") as file:
+            row = next(csv.DictReader(file))
+        self.assertAlmostEqual(1, sum(float(row[f"v{k}"]) ** 2 for k in range(1, 17)), places=4)
+        trained = run_program([TABULAR, "train", "--data", vectors, "--schema", schema, "--no-privacy",
+                               "--epochs", "60", "--batch-size", "40"])
+        self.assertEqual((0, ""), (trained.returncode, trained.stderr))
+        self.assertIn("test accuracy", trained.stdout)
+
+
+if __name__ == "__main__":
+    TEXT, EMBED, TABULAR = take_programs(3)
+    TrainingCase.program = TEXT
+    unittest.main()
