@@ -1,4 +1,4 @@
-// The format of GGUF: ggml's docs/gguf.md. All numbers are little-endian; the shape's last size is
+// The format of GGUF (ggml's page on it). All numbers are little-endian; the shape's last size is
 // given first.
 #include <algorithm>
 #include <cstdint>
