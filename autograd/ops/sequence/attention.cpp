@@ -307,21 +307,13 @@ Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Ten
   return s;
 }
 
-Attributes attributes_of(const Attention& s, const std::vector<Var>& masks) {
-  return {{"masks", masks},
-          {"causal", s.options.causal},
-          {"always_visible", s.options.always_visible},
-          {"scale", s.scale}};
-}
-
 // True if fused attention supports the options: no dropout, no keys that are always visible.
 bool plain(const Attention& s) { return s.options.dropout == 0 && s.options.always_visible == 0; }
 
-void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const Tensor& q, const Tensor& k,
-          const Tensor& v) {
-  if (q.defined()) adjoint.input(0, reshape(q, shapes[0]));
-  if (k.defined()) adjoint.input(1, reshape(k, shapes[1]));
-  if (v.defined()) adjoint.input(2, reshape(v, shapes[2]));
+void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const AttentionGradient& d) {
+  if (d.q.defined()) adjoint.input(0, reshape(d.q, shapes[0]));
+  if (d.k.defined()) adjoint.input(1, reshape(d.k, shapes[1]));
+  if (d.v.defined()) adjoint.input(2, reshape(d.v, shapes[2]));
 }
 
 // Records attention by products and masked softmax.
@@ -332,9 +324,8 @@ Var by_products(const Attention& s, const std::array<Var, 3>& of, const Shape& s
   return q.tape().record(attention_op, {q, k, v}, reshape(forward(s), shape), samples,
                          [s, shapes](const Tensor& dy, Adjoint& adjoint) {
                            const Shape flat{s.slices(), s.queries(), s.v.size(2)};
-                           const AttentionGradient d =
-                               backward(s, reshape(contiguous(dy), flat), adjoint);
-                           give(adjoint, shapes, d.q, d.k, d.v);
+                           give(adjoint, shapes,
+                                backward(s, reshape(contiguous(dy), flat), adjoint));
                          });
 }
 
@@ -347,14 +338,14 @@ Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Va
       attention_op, {q, k, v}, reshape(result.y, shape), samples,
       [s, result, shapes](const Tensor& dy, Adjoint& adjoint) {
         if (const auto d = fused_attention_grad(result, dy))
-          return give(adjoint, shapes, d->q, d->k, d->v);
+          return give(adjoint, shapes, {d->q, d->k, d->v});
         const Attention flat =
             with_operands(s, reshape(result.q, shapes[0]), reshape(result.k, shapes[1]),
                           reshape(result.v, shapes[2]));
         const AttentionGradient d =
             backward(flat, reshape(contiguous(dy), {flat.slices(), flat.queries(), flat.v.size(2)}),
                      adjoint);
-        give(adjoint, shapes, d.q, d.k, d.v);
+        give(adjoint, shapes, d);
       });
 }
 
@@ -393,7 +384,11 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
   const Var q = operand(query), k = operand(key), v = operand(value);
   const Attention s = described(q, k, v, masks, options, samples);
   const Shape shape = with_matrix(batch_dims, a, v.value().size(-1));
-  if (tracing()) trace_attributes(attributes_of(s, masks));
+  if (tracing())
+    trace_attributes({{"masks", masks},
+                      {"causal", options.causal},
+                      {"always_visible", options.always_visible},
+                      {"scale", s.scale}});
   if (plain(s)) {
     if (const auto result =
             fused_attention(q.value(), k.value(), v.value(), s.masks, s.scale, s.options.causal))
