@@ -195,10 +195,15 @@ class Loading {
 
 }  // namespace
 
-std::map<std::string, Tensor*> stored_values(Module& model) {
+std::map<std::string, Tensor*> statistics_of(Module& model) {
   std::map<std::string, Tensor*> values;
-  for (const auto& [name, parameter] : model.named_parameters()) values[name] = &parameter->value;
   add_statistics(model, "", values);
+  return values;
+}
+
+std::map<std::string, Tensor*> stored_values(Module& model) {
+  std::map<std::string, Tensor*> values = statistics_of(model);
+  for (const auto& [name, parameter] : model.named_parameters()) values[name] = &parameter->value;
   return values;
 }
 

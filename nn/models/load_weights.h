@@ -28,7 +28,9 @@ void load_weights(const WeightsSource& source, Module& model, LoadReport& report
 // ...] of any type, row-major on the CPU.
 Tensor unpaired_rows(const Tensor& x, std::int64_t heads);
 
-// Parameters and statistics of a model by their paths.
+// The statistics (statistics.h) of a model by their paths.
+std::map<std::string, Tensor*> statistics_of(Module& model);
+// Its parameters and statistics.
 std::map<std::string, Tensor*> stored_values(Module& model);
 
 }  // namespace sotto::nn

@@ -10,6 +10,7 @@
 #include "core/io/atomic_file.h"
 #include "core/io/strict_json.h"
 #include "core/io/weights_file.h"
+#include "nn/layers/quantized_layers.h"
 #include "nn/models/architecture.h"
 #include "nn/models/config.h"
 #include "nn/models/frozen_norm.h"
@@ -185,6 +186,7 @@ std::vector<StoredName> names_of(Module& model, const NamesTable& table,
   };
   for (const auto& [name, parameter] : model.named_parameters()) add(name);
   for (const auto& [name, value] : stored_values(model)) add(name);
+  for (const NamedBlocks& weight : named_blocks(model)) add(weight.name);
   return names;
 }
 

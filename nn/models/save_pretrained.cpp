@@ -2,11 +2,10 @@
 
 #include "core/io/atomic_file.h"
 #include "core/io/safetensors.h"
-#include "kernels/quantized/quantized.h"
 #include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/layers/quantized_layers.h"
 #include "nn/models/frozen_norm.h"
 #include "nn/models/load_weights.h"
+#include "nn/models/lora_targets.h"
 #include "nn/models/pretrained.h"
 
 namespace sotto::nn {
@@ -15,10 +14,8 @@ namespace {
 
 // All values of the model by the paths that they had when it was loaded.
 std::map<std::string, Tensor> saved_values(Module& model) {
-  std::map<std::string, Tensor> values;
-  for (const auto& [name, value] : stored_values(model)) values[name] = *value;
-  for (const NamedBlocks& blocks : named_blocks(model))
-    values[blocks.name] = dequantize(*blocks.blocks);
+  std::map<std::string, Tensor> values = merged_tensors(model);
+  for (const auto& [name, value] : statistics_of(model)) values[name] = *value;
   return values;
 }
 

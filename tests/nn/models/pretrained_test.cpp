@@ -6,6 +6,7 @@
 
 #include "core/io/safetensors.h"
 #include "nn/models/load_weights.h"
+#include "nn/models/lora_targets.h"
 #include "tests/nn/models/small_models.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
@@ -86,6 +87,22 @@ TEST_CASE("a saved model has the bits and names of the file it was loaded from")
     CHECK(config.str().find("\"dtype\": \"float32\"") != std::string::npos);
     CHECK(difference(logits(nn::load_pretrained(saved.path("new"))), logits(files.load())) == 0);
   }
+}
+
+TEST_CASE("adapters are merged into a saved model, and a table without an output layer is tied") {
+  const Files files;
+  const nn::Pretrained adapted = files.load();
+  CHECK(adapted.report.tied == std::vector<std::string>{"lm_head.weight (is wte.weight)"});
+  nn::add_lora(*adapted.model, [](const std::string& path, const nn::Module&) {
+    return path.ends_with("c_attn") ? std::optional(nn::LoraOptions{.rank = 2}) : std::nullopt;
+  });
+  for (const auto& [name, parameter] : adapted.model->named_parameters()) {
+    if (name.ends_with("lora_b")) parameter->value = full(parameter->value.shape(), 0.25);
+  }
+  const TemporaryFolder saved;
+  nn::save_pretrained(adapted, saved.path());
+  CHECK(difference(logits(nn::load_pretrained(saved.path())), logits(adapted)) < 1e-4);
+  CHECK(difference(logits(adapted), logits(files.load())) > 1e-2);
 }
 
 TEST_CASE("a parameter that is written to leaves the file as it is") {
