@@ -27,8 +27,8 @@ struct PretrainedOptions {
   // The vector that the classifier of a text encoder takes: "mean" of the row's tokens, their mean
   // with trained weights, "attention", or empty for the architecture's own.
   std::string pooling = {};
-  StoredNorms batch_norm = StoredNorms::frozen;
-  std::int64_t norm_groups = 0;  // of group norms; 0: the architecture's own
+  StoredNorms batch_norm = StoredNorms::frozen;  // of models with batch norms
+  std::int64_t norm_groups = 0;                  // of group norms; 0: the architecture's own
   // In the place of all the config's rates of dropout; unset: those.
   std::optional<double> dropout = {};
   // Only so many blocks, the first ones: a trunk for features. 0: all.
@@ -39,8 +39,8 @@ struct PretrainedOptions {
 
 // What happened to each tensor, by its name in the file, with reasons in brackets.
 struct LoadReport {
-  std::string architecture = {};  // "gpt2"
-  std::vector<std::string> loaded = {};
+  std::string architecture = {};             // "gpt2"
+  std::vector<std::string> loaded = {};      // read into the model
   std::vector<std::string> skipped = {};     // buffers of older versions, heads of other tasks
   std::vector<std::string> tied = {};        // uses that share another tensor
   std::vector<std::string> drawn_anew = {};  // heads, by the model's names
@@ -57,8 +57,8 @@ struct StoredName {
 
 // A model in evaluation's precision f32, on the CPU, every parameter trainable but quantised ones.
 struct Pretrained {
-  std::unique_ptr<PretrainedModel> model;
-  LoadReport report = {};
+  std::unique_ptr<PretrainedModel> model;  // with the file's values
+  LoadReport report = {};                  // of what became of the file's tensors
   // Every tensor of the file that save_pretrained() writes, in the model's order; tied ones once.
   std::vector<StoredName> names = {};
   // The architecture's tables of names (nn/models/names.h), the first publisher's first.
