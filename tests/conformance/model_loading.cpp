@@ -73,11 +73,19 @@ Tensor StoredParameter::of(const Gradients& gradients) const {
 
 namespace {
 
-// The tensor's name in the file: without a prefix in the file of a bare body, to which saving adds
-// the published one with a head.
+// The tensor's name in the file, which may lack the prefix that saving adds with a head, and may
+// have the older endings of norms.
 std::string name_in_file(const std::string& name, const std::set<std::string>& in_file) {
   const std::string bare = name.substr(name.find('.') + 1);
-  return in_file.count(name) == 0 && in_file.count(bare) > 0 ? bare : name;
+  for (std::string own : {name, bare}) {
+    if (in_file.count(own) > 0) return own;
+    for (const auto& [ending, old] : {std::pair("LayerNorm.weight", "LayerNorm.gamma"),
+                                      std::pair("LayerNorm.bias", "LayerNorm.beta")}) {
+      if (own.ends_with(ending)) own.replace(own.rfind("LayerNorm"), std::string::npos, old);
+    }
+    if (in_file.count(own) > 0) return own;
+  }
+  return name;
 }
 
 }  // namespace
@@ -198,8 +206,8 @@ Var ModelCase::loss(const Var& logits) const {
   const auto type = field<std::string>(loss, "type");
   const Tensor& labels = c.tensor("in.labels").value;
   if (type == "mse") {
-    const Var wanted = logits.tape().input(in_dtype(labels, dtype));
-    return mse_loss(cast(squeeze(logits, 1), wanted.dtype()), wanted);
+    const Var wanted = logits.tape().input(reshape(in_dtype(labels, dtype), logits.shape()));
+    return mse_loss(cast(logits, wanted.dtype()), wanted);
   }
   if (type != "cross_entropy") throw Malformed("loss is " + type);
   if (!loss.contains("shift")) return cross_entropy(logits, labels);
