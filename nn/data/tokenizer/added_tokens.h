@@ -34,7 +34,8 @@ struct TextSegment {
   std::int64_t id = Vocabulary::none;
 };
 
-// Finds tokens in texts: leftmost first, the longest at a place.
+// Finds tokens in texts: leftmost first, the longest at a place. Of tokens that are equal once
+// normalized the first is found; the original finds any of them.
 class TokenSearch {
  public:
   struct Entry {

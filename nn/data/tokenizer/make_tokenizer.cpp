@@ -23,20 +23,16 @@ SpecialTokens roles_of(const Tokenizer& tokenizer, const nlohmann::json& roles) 
 void add_tokens(const std::vector<AddedToken>& tokens, const std::string& where,
                 TokenizerParts& parts) {
   std::vector<TokenSearch::Entry> in_text, in_normalized;
-  // Of those with equal normalized texts the first one that is not special is found.
-  for (const bool special : {false, true}) {
-    for (const AddedToken& token : tokens) {
-      if (token.special != special) continue;
-      parts.added.add(token.content, token.id, where);
-      if (special) parts.special_ids.insert(token.id);
-      if (!token.normalized) {
-        in_text.push_back({token.content, token});
-        continue;
-      }
-      const std::string text = parts.normalizer ? parts.normalizer(token.content) : token.content;
-      parts.decoded[token.id] = text;
-      in_normalized.push_back({text, token});
+  for (const AddedToken& token : tokens) {
+    parts.added.add(token.content, token.id, where);
+    if (token.special) parts.special_ids.insert(token.id);
+    if (!token.normalized) {
+      in_text.push_back({token.content, token});
+      continue;
     }
+    const std::string text = parts.normalizer ? parts.normalizer(token.content) : token.content;
+    parts.decoded[token.id] = text;
+    in_normalized.push_back({text, token});
   }
   parts.in_text = TokenSearch(std::move(in_text));
   parts.in_normalized = TokenSearch(std::move(in_normalized));

@@ -120,6 +120,8 @@ TEST_CASE("added tokens are found by their flags") {
   CHECK(ids(tokenizer, "un unable") == Ids{1, 1, 2});
   CHECK(ids(tokenizer, "e.\u00c9.") == Ids{8, 8});
   CHECK(ids(tokenizer, "[M]e  [M]") == Ids{9, 7});
+  document["added_tokens"].push_back(added(10, "e.", {{"normalized", true}}));
+  CHECK(ids(made(document), "E.") == Ids{8});
 }
 
 TEST_CASE("a mark is put before the text alone, where its first character stays") {
