@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Models that transformers and timm wrote are loaded, changed and saved by us; both packages load what we saved, and compute
-the logits that we compute. Skipped where the packages are missing; in a virtual environment:
+"""Models that transformers and timm wrote are loaded, changed and saved by us; both packages load what we saved, and
+compute the logits that we compute. Skipped where the packages are missing; in a virtual environment:
 
     pip install torch transformers timm safetensors numpy
     python tests/nn/models/round_trip_test.py build/tests/pretrained_program
@@ -24,7 +24,8 @@ except ImportError as missing:
 VOCABULARY, ROWS, LENGTH, SIDE = 40, 3, 9, 16
 TEXT = dict(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
             max_position_embeddings=16)
-IMAGE = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=SIDE, patch_size=4)
+IMAGE = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=SIDE,
+             patch_size=4)
 T = transformers
 # name: class, config.
 TRANSFORMERS = {
@@ -81,11 +82,11 @@ def output_of(model, inputs):
     return out.logits if "logits" in out else out.last_hidden_state
 
 
-def compare(name, model, load, inputs, folder, program):
-    """Of what we saved, the package's output beside ours, at the places that are not padding."""
+def compare(name, model, load, inputs, folder, program, classes=()):
+    """The package's output, from what we saved, beside ours, where there is no padding; `classes`: with a new head."""
     save_file({key: value.contiguous() for key, value in inputs.items()}, f"{folder}/inputs.safetensors")
     subprocess.run([program, f"{folder}/in", f"{folder}/out", f"{folder}/inputs.safetensors",
-                    f"{folder}/logits.safetensors"], check=True)
+                    f"{folder}/logits.safetensors", *classes], check=True)
     ours = load_file(f"{folder}/logits.safetensors")["logits"]
     with torch.no_grad():
         theirs, before = output_of(load(f"{folder}/out").eval(), inputs), output_of(model, inputs)
@@ -93,7 +94,7 @@ def compare(name, model, load, inputs, folder, program):
         real = inputs["attention_mask"].bool()
         ours, theirs, before = ours[real], theirs[real], before[real]
     error = float((ours - theirs).abs().max() / theirs.abs().max())
-    changed = float((before - theirs).abs().max() / theirs.abs().max())
+    changed = 1.0 if classes else float((before - theirs).abs().max() / theirs.abs().max())
     ok = error < 1e-5 and changed > 1e-3
     print(f"{name}: relative difference {error:.1e} (before the change {changed:.1e})" + ("" if ok else "  WRONG"))
     return ok
@@ -106,8 +107,13 @@ def main(program):
         model = random_weights(kind(config))
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(f"{folder}/in")
-            ok &= compare(name, model, kind.from_pretrained, inputs_of(model, not name.startswith(("vit", "deit"))), folder,
-                          program)
+            inputs = inputs_of(model, not name.startswith(("vit", "deit")))
+            ok &= compare(name, model, kind.from_pretrained, inputs, folder, program)
+    model = random_weights(T.BertModel(T.BertConfig(**TEXT)))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(f"{folder}/in")
+        load = T.BertForSequenceClassification.from_pretrained
+        ok &= compare("bert, new head", model, load, inputs_of(model, True), folder, program, ["5"])
     for name, (architecture, arguments) in TIMM.items():
         model = random_weights(timm.create_model(architecture, **arguments))
         with tempfile.TemporaryDirectory() as folder:
