@@ -16,15 +16,7 @@ const std::map<std::string, Runner> runners{
     {"op", run_op},           {"layer", run_layer},
     {"dp_step", run_dp_step}, {"distributed", run_distributed},
     {"optim", run_optim},     {"multilevel", run_multilevel},
-    {"model", run_model}};
-    {"tokenizer", run_tokenizer}};
-const std::map<std::string, Runner> runners{{"op", run_op},
-                                            {"layer", run_layer},
-                                            {"dp_step", run_dp_step},
-                                            {"distributed", run_distributed},
-                                            {"optim", run_optim},
-                                            {"multilevel", run_multilevel},
-                                            {"tokenizer", run_tokenizer}};
+    {"model", run_model},     {"tokenizer", run_tokenizer}};
 
 Result malformed(Result result, const std::string& what) {
   result.outcome = Outcome::failed;
