@@ -16,6 +16,7 @@
 #include <sotto/memory/captured_loss.h>
 #include <sotto/memory/profiling/timeline.h>
 #include <sotto/nn/check/check_layer.h>
+#include <sotto/nn/models.h>
 #include <sotto/nn/optim/rank_sink.h>
 #include <sotto/nn/optim/update_sink.h>
 
