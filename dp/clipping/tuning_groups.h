@@ -11,7 +11,7 @@ namespace sotto {
 
 struct TuningBounds {
   double body = 1;  // of what is trained outside of the head
-  double head = 1;
+  double head = 1;  // of the head
 };
 
 // Returns a group of the trained parameters of the head (ModelParts) and one of the others, in the

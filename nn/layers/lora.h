@@ -124,7 +124,8 @@ extern template class LoraConv<3>;
 
 // The sizes of a layer's factors: lora_a is [rank, in], lora_b [out, rank].
 struct LoraSizes {
-  std::int64_t out, in;
+  std::int64_t out = 0;  // outputs
+  std::int64_t in = 0;   // inputs
 };
 // Those of a layer that with_lora() takes; nullopt for another module.
 std::optional<LoraSizes> lora_sizes(const Module& layer);

@@ -19,7 +19,7 @@ struct AdapterTensor {
 
 struct AdapterReport {
   std::map<std::string, AdapterTensor> tensors = {};  // by their names in the file
-  TuningSummary summary = {};
+  TuningSummary summary = {};                         // of what is trained now
 };
 
 // Puts the folder's LoRA into the model, and trains from then on the tensors of its file alone, but
@@ -47,9 +47,9 @@ void save_adapter(Pretrained& pretrained, const std::string& folder,
 // The same for any module. `tables` are texts of names (nn/models/names.h), the published layout
 // first; without one the names are the module's own. `head`: the modules that are stored whole.
 struct PublishedModel {
-  Module& model;
-  std::vector<std::string> tables = {};
-  std::vector<std::string> head = {};
+  Module& model;                         // outlives it
+  std::vector<std::string> tables = {};  // of names
+  std::vector<std::string> head = {};    // paths of modules that are stored whole
 };
 AdapterReport load_adapter(const PublishedModel& model, const std::string& folder);
 void save_adapter(const PublishedModel& model, const std::string& folder,

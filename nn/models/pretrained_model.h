@@ -24,7 +24,7 @@ struct ModelParts {
   std::string block(std::int64_t k) const;
   // True for the path of a module or parameter of these parts.
   bool in_embeddings(const std::string& path) const;
-  bool in_head(const std::string& path) const;
+  bool in_head(const std::string& path) const;  // the same of the head
 };
 
 // True if the path is `part` or of something in it.

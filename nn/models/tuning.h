@@ -20,7 +20,7 @@ struct Tuning {
     last,    // the last blocks, and everything behind the blocks
     lora,    // low-rank products beside the layers that `targets` fits
   };
-  Kind kind = Kind::all;
+  Kind kind = Kind::all;         // what is trained
   std::int64_t blocks = 1;       // of Kind::last
   LoraOptions lora = {};         // of Kind::lora
   std::string targets = {};      // a regular expression, default_lora_targets if empty
@@ -45,8 +45,10 @@ Tuning parse_tuning(const std::string& text);
 
 // Numbers of weights, and their bytes.
 struct TuningSummary {
-  std::int64_t trained = 0, frozen = 0;
-  std::size_t trained_bytes = 0, frozen_bytes = 0;
+  std::int64_t trained = 0;                     // weights
+  std::int64_t frozen = 0;                      // weights
+  std::size_t trained_bytes = 0;                // of memory
+  std::size_t frozen_bytes = 0;                 // of memory
   std::vector<std::string> trained_names = {};  // of parameters
   std::vector<std::string> adapted = {};        // paths of the layers with LoRA
 };

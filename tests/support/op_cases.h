@@ -17,6 +17,9 @@ using testing::uniform_values;
 // At least one case for each registered operation.
 std::vector<OpCase> op_cases();
 
+// Whether GPUs refuse the operation (kernels/quantized/quantized.h).
+inline bool cpu_alone(const OpCase& one) { return one.op == "quantized_linear"; }
+
 // The registered operations without a case: should be empty.
 std::vector<std::string> ops_without_case(const std::vector<OpCase>& cases);
 

@@ -20,10 +20,10 @@ struct TextRecords {
 
 // The columns of a table, by the names in its first record. Empty names are not read.
 struct TextColumns {
-  std::string text = "text";
-  std::string prompt = {};
-  std::string label = {};
-  std::string user = {};  // all rows of a user are one unit; empty: each row is one
+  std::string text = "text";  // the texts
+  std::string prompt = {};    // what stands before each
+  std::string label = {};     // names of classes
+  std::string user = {};      // all rows of a user are one unit; empty: each row is one
 };
 
 // True for a path that read_text_table() reads by its ending: .tsv, .csv, also with .gz.
