@@ -169,8 +169,10 @@ void ImagesTask::check_views() {
         views_);
   check(views_ > 0 || (!varied && mixup == 0),
         "--shift, --flip, --cutout, --jitter, --mixup: need --views");
-  check(views_ == 0 || (network_.model != "scattering" && !features_once),
-        "--views: features are computed of each picture once (give another --model or --tune)");
+  check(views_ == 0 || network_.model != "scattering",
+        "--views: scattering computes its features of each picture once (give another --model)");
+  check(views_ == 0 || !features_once,
+        "--views: features of each picture are computed once (give another --tune)");
   augmentation_.contrast = jitter;
   augmentation_.saturation = grey_ ? 0 : jitter;
 }

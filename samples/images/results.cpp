@@ -13,31 +13,33 @@ namespace sotto::images {
 
 std::string model_text(const ImageNetworkOptions& options,
                        const std::vector<std::string>& classes) {
-  const nlohmann::json model = {{"model", options.model},
-                                {"size", options.shape.size},
-                                {"channels", options.shape.channels},
-                                {"groups", options.features.groups},
-                                {"mirror", options.features.mirror},
-                                {"start", samples::to_json(options.start)},
-                                {"input size", options.input_size},
-                                {"norms", options.norms},
-                                {"classes", classes}};
+  nlohmann::json model = {{"model", options.model},
+                          {"size", options.shape.size},
+                          {"channels", options.shape.channels},
+                          {"groups", options.features.groups},
+                          {"mirror", options.features.mirror},
+                          {"classes", classes}};
+  if (options.is_pretrained())
+    model["start"] = {{"of", samples::to_json(options.start)},
+                      {"input size", options.input_size},
+                      {"norms", options.norms}};
   return model.dump();
 }
 
 SavedImageModel load_model(const std::string& path) {
   return samples::load_model_file(path, model_key, [&](const nlohmann::json& model) {
     const auto classes = model.at("classes").get<std::vector<std::string>>();
-    const ImageNetworkOptions options{
-        .model = model.at("model").get<std::string>(),
-        .shape = {.size = model.at("size").get<std::int64_t>(),
-                  .channels = model.at("channels").get<std::int64_t>()},
-        .classes = std::ssize(classes),
-        .features = {.groups = model.at("groups").get<std::int64_t>(),
-                     .mirror = model.at("mirror").get<bool>()},
-        .start = samples::start_from_json(model.at("start")),
-        .input_size = model.at("input size").get<std::int64_t>(),
-        .norms = model.at("norms").get<std::string>()};
+    ImageNetworkOptions options{.model = model.at("model").get<std::string>(),
+                                .shape = {.size = model.at("size").get<std::int64_t>(),
+                                          .channels = model.at("channels").get<std::int64_t>()},
+                                .classes = std::ssize(classes),
+                                .features = {.groups = model.at("groups").get<std::int64_t>(),
+                                             .mirror = model.at("mirror").get<bool>()}};
+    if (model.contains("start")) {
+      options.start = samples::start_from_json(model.at("start").at("of"));
+      options.input_size = model.at("start").at("input size");
+      options.norms = model.at("start").at("norms");
+    }
     SavedImageModel saved{options, classes, make_network(options), NetworkInputs(options)};
     if (options.is_pretrained()) {
       samples::set_trained(*saved.network, load_safetensors(path).tensors, path);
