@@ -77,8 +77,14 @@ samples::TaskFacts ImagesTask::facts() {
           .presets = presets(),
           .settings = settings(),
           .source = source_,
+          .unused_options = unused_options(),
           .cache = {{"--cache", cache_}},
           .metadata = {{model_key, model_text(network_, classes_)}}};
+}
+
+std::vector<const char*> ImagesTask::unused_options() const {
+  if (network_.is_pretrained()) return {"--model", "--groups", "--mirror", "--grey"};
+  return {"--architecture", "--tune", "--head-bound", "--head-lr", "--batch-norms"};
 }
 
 std::vector<samples::TaskSetting> ImagesTask::settings() {

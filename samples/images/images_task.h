@@ -21,6 +21,7 @@ class ImagesTask final : public samples::Task {
   void add_data_options(samples::CommandLine& line, samples::Settings& settings);
   void add_model_options(samples::CommandLine& line);
   std::vector<samples::TaskSetting> settings();
+  std::vector<const char*> unused_options() const;
   void set_shape(PictureFiles kind);
   void check_views();
   samples::Data drawn(const samples::Settings& settings);
