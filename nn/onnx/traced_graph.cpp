@@ -110,6 +110,7 @@ class Builder {
       open.pop_back();
       if (needed[at]) continue;
       needed[at] = true;
+      check_operation(trace_[at]);
       for (const std::size_t x : operands(trace_[at])) {
         check(trace_[x].op || trace_[x].samples.is_shared() || !names_[x].empty(),
               "export_onnx: {}: its operand {} is not computed from the inputs by operations on "
@@ -126,6 +127,9 @@ class Builder {
     check(!is_float(value.value.dtype()) || value.value.dtype() == Dtype::f32,
           "export_onnx: {}: {} is {}, but files are in f32: convert the model by to(Dtype::f32)",
           what(value), value.value.shape(), name(value.value.dtype()));
+  }
+
+  static void check_operation(const TracedValue& value) {
     if (!value.op) return;
     const auto same = [&](std::string_view op) { return op == value.op; };
     check(std::ranges::count_if(registered_ops(), same) == (value.explained ? 0 : 1),

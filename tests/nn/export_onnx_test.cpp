@@ -10,10 +10,12 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/layers/quantized_layers.h"
 #include "nn/models/pretrained_model.h"
 #include "nn/onnx/operators.h"
 #include "tests/support/catch.h"
 #include "tests/support/onnx_cases.h"
+#include "tests/support/random_blocks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
@@ -228,7 +230,8 @@ TEST_CASE("values from elsewhere, and those that combine samples, are refused") 
                 "export_onnx: sum: combines samples: result (3)"));
   CHECK(refused([](const Var& x) { return x.tape().constant(zeros({2})); },
                 "export_onnx: the result (2) has no row for each sample"));
-  CHECK(refused([](const Var& x) { return cast(x, Dtype::f64); }, "export_onnx: cast: (2, 3) is"));
+  CHECK(refused([](const Var& x) { return cast(x, Dtype::f64); },
+                "export_onnx: cast: the file is in f32"));
   nn::Linear wide(3, 2);
   wide.to(Dtype::f64);
   CHECK(throws([&] { graph(wide, zeros({2, 3}, Dtype::f64)); }, "convert the model by to("));
@@ -258,6 +261,16 @@ TEST_CASE("a file above 2 GiB is refused before it is written") {
   g.initializer("table", Tensor::empty({1 << 29}));
   CHECK(throws([&] { g.write("/nowhere/model.onnx"); },
                "export_onnx: /nowhere/model.onnx: the model has 21474836"));
+}
+
+TEST_CASE("quantised layers are refused by name") {
+  PublicRandom random(1);
+  nn::QuantizedLinear model(random_blocks(random, BlockFormat::q8_0, 2, 32), std::nullopt);
+  CHECK(throws(
+      [&] {
+        graph(model, zeros({1, 32}));
+      },
+      "export_onnx: quantized_linear: quantised weights: load the model with f32 weights"));
 }
 
 TEST_CASE("names in a file are different") {
