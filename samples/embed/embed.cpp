@@ -63,8 +63,10 @@ std::string table(const Tensor& vectors, const TextRecords& records) {
 std::string schema(const Tensor& vectors, const TextRecords& records) {
   TableSchema schema;
   for (std::int64_t k = 1; k <= vectors.size(1); ++k)
-    schema.columns.push_back(
-        {.name = fmt::format("v{}", k), .kind = ColumnKind::number, .range = NumberRange{-1, 1}});
+    schema.columns.push_back({.name = fmt::format("v{}", k),
+                              .kind = ColumnKind::number,
+                              .range = NumberRange{-1, 1},
+                              .standardization = Standardization{0, 1}});  // as it is
   TableColumn label{.name = label_column, .kind = ColumnKind::label};
   for (const std::string& name : records.classes) label.categories.push_back({.name = name});
   schema.columns.push_back(label);
