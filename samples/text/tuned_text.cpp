@@ -53,6 +53,8 @@ nlohmann::json to_json(const TunedText& text) {
   return {{"start", samples::to_json(text.start)},
           {"tokenizer", text.tokenizer},
           {"pooling", text.pooling},
+          {"blocks", text.blocks},
+          {"dropout", text.dropout},
           {"unit", text.unit},
           {"text column", text.columns.text},
           {"prompt column", text.columns.prompt},
@@ -65,6 +67,8 @@ TunedText tuned_text_from_json(const nlohmann::json& object) {
   return {.start = samples::start_from_json(object.at("start")),
           .tokenizer = object.at("tokenizer"),
           .pooling = object.at("pooling"),
+          .blocks = object.at("blocks"),
+          .dropout = object.at("dropout"),
           .unit = object.at("unit"),
           .columns = {.text = object.at("text column"), .prompt = object.at("prompt column")},
           .context = object.at("context"),
@@ -85,8 +89,10 @@ TunedModel make_tuned(const TunedText& text) {
   TunedModel model{
       .text = text,
       .tokenizer = load_tokenizer(text.tokenizer.empty() ? text.start.init : text.tokenizer),
-      .started = samples::start_model(
-          text.start, {.classes = std::ssize(text.classes), .pooling = text.pooling})};
+      .started = samples::start_model(text.start, {.classes = std::ssize(text.classes),
+                                                   .pooling = text.pooling,
+                                                   .dropout = text.dropout,
+                                                   .blocks = text.blocks})};
   if (const nn::LanguageModel* const writer = model.writer()) {
     const std::int64_t most = writer->max_tokens();
     check(most == 0 || text.context <= most, "--context: the model reads {} tokens, not {}", most,

@@ -18,6 +18,8 @@ struct TunedText {
   samples::Start start = {};
   std::string tokenizer = {};  // its folder or file; empty: where the weights are
   std::string pooling = {};    // of a classifier (nn::PretrainedOptions)
+  std::int64_t blocks = 0;     // the first so many alone; 0: all
+  double dropout = 0;          // in place of the model's own rates
   std::string unit = "row";   // of privacy: "row" or "user" of a table; "line", "paragraph", "file"
   TextColumns columns = {};   // of tables
   std::int64_t context = 64;  // tokens of a row

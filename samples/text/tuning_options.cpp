@@ -11,7 +11,11 @@ void TuningTask::add_options(samples::CommandLine& line, Options which,
     line.option("--tokenizer", text_.tokenizer, "folder or file, if it is not that of --init",
                 "PATH");
     line.choice("--pooling", text_.pooling,
-                "vector of a text that the classifier takes; empty: the model's own", {"", "mean"});
+                "vector of a text that the classifier takes: the mean over its tokens, or over "
+                "those that a trained vector attends to; empty: the model's own",
+                {"", "mean", "attention"});
+    line.option("--dropout", text_.dropout, "in place of the model's own rates", "X");
+    line.option("--blocks", text_.blocks, "the model's first so many blocks alone; 0: all", "N");
     return;
   }
   line.option("--data", files_.train,

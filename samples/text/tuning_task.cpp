@@ -44,7 +44,7 @@ samples::TaskFacts TuningTask::facts() {
           .measure = writes_ ? samples::Measure{.name = "nats per token", .percent = false}
                              : samples::Measure{},
           .source = files_,
-          .more_data = "from " + text_.start.init,
+          .more_data = "a model from " + text_.start.init,
           .metadata = {{tuned_key, to_json(text_).dump()}}};
 }
 
@@ -52,6 +52,8 @@ std::vector<samples::TaskSetting> TuningTask::settings() {
   std::vector<samples::TaskSetting> all = samples::start_settings(text_.start);
   const std::vector<samples::TaskSetting> own = {{"tokenizer", &text_.tokenizer},
                                                  {"pooling", &text_.pooling},
+                                                 {"blocks", &text_.blocks},
+                                                 {"dropout", &text_.dropout},
                                                  {"text unit", &text_.unit},
                                                  {"text column", &text_.columns.text},
                                                  {"prompt column", &text_.columns.prompt},
@@ -85,6 +87,9 @@ void TuningTask::prepare(Settings& s) {
   samples::check_start(text_.start);
   samples::require_given("--data", files_.train);
   check_unit(s);
+  samples::require(text_.dropout >= 0 && text_.dropout < 1, "--dropout", text_.dropout,
+                   "from 0 to below 1");
+  samples::require(text_.blocks >= 0, "--blocks", text_.blocks, "at least 0");
   text_.row_options();
   const std::vector<std::string> classes = text_.classes;
   text_.classes = {"first", "second"};  // their number is not known yet
