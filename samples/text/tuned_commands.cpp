@@ -15,10 +15,10 @@ namespace sotto::text {
 
 namespace {
 
-Dataset rows_of(const TunedModel& model, const std::string& path) {
-  const TextRecords records = read_records(model.text, path);
+TextRecords records_of(const TunedModel& model, const std::string& path) {
+  TextRecords records = read_records(model.text, path);
   check(!records.texts.empty(), "--data: {} has no text", path);
-  return model.rows(records);
+  return records;
 }
 
 Tensor outputs_of(const TunedModel& model, const Dataset& rows) {
@@ -32,7 +32,11 @@ Tensor outputs_of(const TunedModel& model, const Dataset& rows) {
 
 void evaluate_tuned(const samples::ModelCommand& command) {
   const TunedModel model = load_tuned(command.model);
-  const Dataset rows = rows_of(model, command.data);
+  const TextRecords records = records_of(model, command.data);
+  check(model.text.classes.empty() || !records.labels.empty(),
+        "--data: {} has no classes to measure by: give a folder of classes, or a table",
+        command.data);
+  const Dataset rows = model.rows(records);
   TrainingReport report;
   describe_tuned(model.text, outputs_of(model, rows), rows, report);
   command.tell_results(report, rows.unit_count());
@@ -42,7 +46,7 @@ void predict_tuned(const samples::ModelCommand& command) {
   TunedModel model = load_tuned(command.model);
   check(model.writer() == nullptr, "--model: {} writes and knows no classes", command.model);
   model.text.columns.label.clear();
-  const Dataset rows = rows_of(model, command.data);
+  const Dataset rows = model.rows(records_of(model, command.data));
   samples::write_text({command.out, predictions(scores_of_units(outputs_of(model, rows), rows),
                                                 model.text.classes)});
   command.tell_predictions(rows.unit_count());

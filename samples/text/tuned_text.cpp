@@ -58,6 +58,7 @@ nlohmann::json to_json(const TunedText& text) {
           {"unit", text.unit},
           {"text column", text.columns.text},
           {"prompt column", text.columns.prompt},
+          {"label column", text.columns.label},
           {"context", text.context},
           {"long texts", text.long_texts},
           {"classes", text.classes}};
@@ -70,7 +71,9 @@ TunedText tuned_text_from_json(const nlohmann::json& object) {
           .blocks = object.at("blocks"),
           .dropout = object.at("dropout"),
           .unit = object.at("unit"),
-          .columns = {.text = object.at("text column"), .prompt = object.at("prompt column")},
+          .columns = {.text = object.at("text column"),
+                      .prompt = object.at("prompt column"),
+                      .label = object.at("label column")},
           .context = object.at("context"),
           .long_texts = object.at("long texts"),
           .classes = object.at("classes")};

@@ -33,6 +33,11 @@ class Tuned(TrainingCase):
                 file.write(f"person{k % 50}\t{'good' if k % 2 else 'bad'}\tthe {ANY[k % 5]} was {word}\n")
         return self.path(name)
 
+    def lines(self):
+        with open(self.path("lines.txt"), "w", encoding="utf-8") as file:
+            file.write("the film was fine\n")
+        return self.path("lines.txt")
+
     def command(self, *words):
         done = self.call(*words)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
@@ -55,7 +60,13 @@ class Classifier(Tuned):
         self.tune("--tune", "lora:2", "--batch-size", "40", "--epsilon", "8", "--epochs", "2", "--save", model, "--head-bound", "1")
         names = read_tensors(model)[0]
         self.assertTrue(all("lora" in name or name.startswith(("pooler", "classifier")) for name in names), names)
-        self.assertIn("160 units", self.command("evaluate", "--model", model, "--data", self.table()))
+        measured = self.path("measured.json")
+        out = self.command("evaluate", "--model", model, "--data", self.table(), "--json", measured)
+        self.assertIn("160 units", out)
+        with open(measured, encoding="utf-8") as file:
+            counts = json.load(file)["confusion"]
+        self.assertEqual([80, 80], [sum(row) for row in counts])  # labels are read, too
+        self.refused("has no classes to measure by", "evaluate", "--model", model, "--data", self.lines())
         self.command("predict", "--model", model, "--data", self.table(), "--out", out)
         with open(out, encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
