@@ -150,10 +150,10 @@ ModelParts EfficientNet::parts() const {
     }
   }
   parts.embeddings = {"_conv_stem", "_bn0"};
-  parts.head = {"_conv_head", "_bn1", "_fc"};
+  parts.head = {"_fc"};
   if (timm_names_) {
     parts.embeddings = {"conv_stem", "bn1"};
-    parts.head = {"conv_head", "bn2", "classifier"};
+    parts.head = {"classifier"};
   }
   return parts;
 }

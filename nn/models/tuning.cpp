@@ -126,8 +126,18 @@ void adapt(Module& model, const ModelParts& parts, const Tuning& tuning) {
         fmt::format("{}", fmt::join(kinds_of(there), ", ")));
 }
 
+// Modules that have no parameters, too, such as norms that were folded away.
+void add_module_paths(Module& module, const std::string& path, std::vector<std::string>& paths) {
+  module.visit(Visitor([](const std::string&, Parameter&) {},
+                       [&](const std::string& name, Module& child) {
+                         paths.push_back(path + name);
+                         add_module_paths(child, path + name + ".", paths);
+                       }));
+}
+
 void check_parts(Module& model, const std::vector<std::string>& parts) {
   std::vector<std::string> paths;
+  add_module_paths(model, "", paths);
   for (const Weight& weight : Weights::of(model)) paths.push_back(weight.path);
   for (const NamedBlocks& weight : named_blocks(model)) paths.push_back(weight.name);
   for (const std::string& part : parts) {

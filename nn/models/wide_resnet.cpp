@@ -128,7 +128,7 @@ ModelParts WideResNet::parts() const {
   return {.embeddings = {"conv"},
           .blocks = "blocks",
           .block_count = blocks_.size(),
-          .head = {"norm", "fc"}};
+          .head = {"fc"}};
 }
 
 }  // namespace sotto::nn

@@ -4,6 +4,7 @@
 
 #include "autograd/ops.h"
 #include "core/error.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/outputs_of.h"
 #include "nn/data/tables/table_schema.h"
 
@@ -35,9 +36,11 @@ Tensor text_vectors(nn::TextEncoder& encoder, const Dataset& rows) {
 
 Tensor picture_vectors(nn::ImageModel& model, const images::ModelPictures& inputs,
                        const Tensor& pictures) {
-  return memory::outputs_of(model, {.inputs = pictures}, [&](Tape& tape, const Dataset& part) {
-    return normalized(model.features(inputs(tape.input(part.inputs))));
-  });
+  return memory::outputs_of(model,
+                            {.inputs = pictures, .targets = zeros({pictures.size(0)}, Dtype::i64)},
+                            [&](Tape& tape, const Dataset& part) {
+                              return normalized(model.features(inputs(tape.input(part.inputs))));
+                            });
 }
 
 std::string table(const Tensor& vectors, const TextRecords& records) {

@@ -40,11 +40,11 @@ Var StartedNetwork::forward(const Var& x) {
 }
 
 Tensor StartedNetwork::features(const Tensor& pictures) {
-  const Tensor wide =
-      memory::outputs_of(*model_, {.inputs = pictures, .targets = pictures.select(1, 0)},
-                         [&](Tape& tape, const Dataset& part) {
-                           return model_->features(inputs_(tape.input(part.inputs)));
-                         });
+  const Tensor wide = memory::outputs_of(
+      *model_, {.inputs = pictures, .targets = zeros({pictures.size(0)}, Dtype::i64)},
+      [&](Tape& tape, const Dataset& part) {
+        return model_->features(inputs_(tape.input(part.inputs)));
+      });
   return to_dtype(wide, Dtype::f16);
 }
 

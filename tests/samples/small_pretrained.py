@@ -101,3 +101,29 @@ def write_gpt2(folder, width=16, layers=2, seed=1):
             weights.add(block + name + ".bias", out)
     weights.norm("ln_f", width)
     write_safetensors(os.path.join(folder, "model.safetensors"), weights.tensors)
+
+
+def write_resnet(path, width=8, classes=3, seed=1):
+    """A ResNet of one basic block a stage, in torchvision's names, with statistics of its batch norms."""
+    weights = Weights(seed)
+
+    def batch_norm(name, channels):
+        weights.norm(name, channels)
+        weights.tensors[name + ".running_mean"] = ((channels,), [0.1] * channels)
+        weights.tensors[name + ".running_var"] = ((channels,), [2.0] * channels)
+
+    weights.add("conv1.weight", width, 3, 7, 7)
+    batch_norm("bn1", width)
+    inner = width
+    for stage in range(4):
+        block, out = f"layer{stage + 1}.0.", width << stage
+        weights.add(block + "conv1.weight", out, inner, 3, 3)
+        batch_norm(block + "bn1", out)
+        weights.add(block + "conv2.weight", out, out, 3, 3)
+        batch_norm(block + "bn2", out)
+        if stage > 0:
+            weights.add(block + "downsample.0.weight", out, inner, 1, 1)
+            batch_norm(block + "downsample.1", out)
+        inner = out
+    weights.linear("fc", classes, inner)
+    write_safetensors(path, weights.tensors)

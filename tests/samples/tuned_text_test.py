@@ -61,11 +61,11 @@ class Classifier(Tuned):
         names = read_tensors(model)[0]
         self.assertTrue(all("lora" in name or name.startswith(("pooler", "classifier")) for name in names), names)
         measured = self.path("measured.json")
-        out = self.command("evaluate", "--model", model, "--data", self.table(), "--json", measured)
-        self.assertIn("160 units", out)
+        told = self.command("evaluate", "--model", model, "--data", self.table(), "--json", measured)
+        self.assertIn("160 units", told)
         with open(measured, encoding="utf-8") as file:
             counts = json.load(file)["confusion"]
-        self.assertEqual([80, 80], [sum(row) for row in counts])  # labels are read, too
+        self.assertEqual([80, 80], [sum(counts[:2]), sum(counts[2:])])  # labels are read, too
         self.refused("has no classes to measure by", "evaluate", "--model", model, "--data", self.lines())
         self.command("predict", "--model", model, "--data", self.table(), "--out", out)
         with open(out, encoding="utf-8") as file:

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Tunes a small published model of pictures by the sample `images`, and makes vectors of pictures by `embed`.
+
+Usage: tuned_images_test.py PATH_OF_IMAGES PATH_OF_EMBED [unittest options]
+"""
+
+import csv
+import os
+import unittest
+
+from programs import TrainingCase, read_tensors, run_program, take_programs
+from small_pretrained import write_resnet
+
+FEW = ["--train-size", "120", "--test-size", "40", "--batch-size", "40", "--size", "32"]
+
+
+class Tuned(TrainingCase):
+    def setUp(self):
+        super().setUp()
+        self.model = self.path("resnet.safetensors")
+        write_resnet(self.model)
+        self.start = ["--init", self.model, "--architecture", "torchvision.ResNet"]
+
+    def command(self, *words):
+        done = self.call(*words)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout
+
+    def test_every_tuning_trains_privately(self):
+        for tune, norms in (("head", "frozen"), ("norms", "frozen"), ("all", "folded"), ("all", "group")):
+            out = self.train(*self.start, *FEW, "--tune", tune, "--batch-norms", norms, "--epsilon", "8", "--epochs", "1")
+            self.assertRegex(out.splitlines()[-1], r"^test accuracy \S+ %   \(ε = ", (tune, norms))
+
+    def test_features_are_computed_once_and_kept(self):
+        cache = self.path("features")
+        words = [*self.start, *FEW, "--tune", "head", "--cache", cache, "--noise-multiplier", "1", "--steps", "2"]
+        self.train(*words)
+        tensors = read_tensors(cache)[0]
+        self.assertEqual(("F16", (120, 64)), tensors["train"][:2])
+        self.train(*words)
+        self.refused("the features of other data", "train", *words, "--seed", "1")
+
+    def test_a_saved_model_holds_what_was_trained_and_is_used(self):
+        model, shapes = self.path("m.safetensors"), self.path("shapes")
+        self.train(*self.start, *FEW, "--tune", "norms", "--epsilon", "8", "--epochs", "1", "--save", model)
+        names = read_tensors(model)[0]
+        self.assertIn("fc.weight", names)
+        self.assertIn("layer4.0.bn2.bias", names)
+        self.assertNotIn("conv1.weight", names)
+        self.command("shapes", "--out", shapes, "--count", "20", "--size", "32")
+        self.assertIn("20 pictures", self.command("evaluate", "--model", model, "--data", shapes))
+
+    def test_options_of_published_models_need_one(self):
+        self.refused("--tune: has no effect on this model", "train", "--tune", "all")
+        self.refused("--model: has no effect on this model", "train", *self.start, "--model", "cnn")
+
+    def test_vectors_of_pictures_have_length_one(self):
+        shapes, vectors = self.path("shapes"), self.path("vectors.csv")
+        self.command("shapes", "--out", shapes, "--count", "20", "--size", "32")
+        made = run_program([EMBED, *self.start, "--data", shapes, "--size", "32", "--out", vectors,
+                            "--schema", self.path("vectors.json")])
+        self.assertEqual((0, ""), (made.returncode, made.stderr))
+        with open(vectors, encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(20, len(rows))
+        self.assertAlmostEqual(1, sum(float(rows[0][f"v{k}"]) ** 2 for k in range(1, 65)), places=4)
+        self.assertIn(rows[0]["label"], os.listdir(shapes))
+
+
+if __name__ == "__main__":
+    IMAGES, EMBED = take_programs(2)
+    TrainingCase.program = IMAGES
+    unittest.main()
