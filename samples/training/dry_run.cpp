@@ -7,6 +7,7 @@
 #include "core/io/utf8.h"
 #include "core/ranks/collectives.h"
 #include "dp/numerics/directed_rounding.h"
+#include "nn/layers/quantized_layers.h"
 #include "samples/cli/program.h"
 #include "samples/training/summary.h"
 #include "samples/training/trained_model.h"
@@ -34,6 +35,10 @@ void tell_parameters(nn::Module& model) {
   Count trained, frozen;
   for (const Parameter* parameter : model.parameters())
     (parameter->trainable ? trained : frozen).add(parameter->value);
+  for (const nn::NamedBlocks& weight : nn::named_blocks(model)) {
+    frozen.numbers += weight.blocks->shape.numel();
+    frozen.bytes += weight.blocks->bytes.bytes();
+  }
   print("trained: {} numbers, {}; frozen: {}, {}\n", trained.numbers, mebibytes(trained.bytes),
         frozen.numbers, mebibytes(frozen.bytes));
 }
