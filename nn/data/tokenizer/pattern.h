@@ -27,7 +27,7 @@ class Pattern {
   // The matches from left to right, which do not overlap; `text` is valid UTF-8. Throws
   // SystemFailure if one takes more steps or memory than PCRE2 allows.
   std::vector<TextRange> matches(std::string_view text) const;
-  // Whether the text begins with a match.
+  // True if the text begins with a match.
   bool begins(std::string_view text) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace sotto {
 
-// What a row of tokens is made of.
+// The parts of a row of tokens.
 struct TemplatePart {
   enum class Kind { text, pair, special } kind = Kind::text;
   std::vector<std::int64_t> ids = {};  // of special tokens

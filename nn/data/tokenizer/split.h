@@ -10,7 +10,7 @@
 
 namespace sotto {
 
-// What becomes of a match: "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+// The treatment of a match: "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
 // "Contiguous" of tokenizer.json.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 

@@ -31,13 +31,13 @@ void encode_words(const TokenizerParts& parts, const Piece& piece, Ids& ids) {
   }
 }
 
-// Whether the normalizer keeps the first character of a text, which begins at its beginning then.
+// True if the normalizer keeps the first character of a text, which begins at its beginning then.
 bool keeps_first(const Normalizer& normalizer, const std::string& text) {
   const std::string behind = "x";
   return normalizer(text.substr(0, character_bytes(text)) + behind) != normalizer(behind);
 }
 
-// What lies between the tokens that are searched in the text as it is.
+// The pieces between the tokens that are searched in the text as it is.
 void encode_between(const TokenizerParts& parts, Piece piece, Ids& ids) {
   if (parts.normalizer) {
     piece.first = piece.first && keeps_first(parts.normalizer, piece.text);
