@@ -20,9 +20,9 @@ nn::ImageModel* image_model(const samples::StartedModel& started) {
 
 // Whether what is trained lies in the classifier alone.
 bool trains_head_only(const nn::ImageModel& model, const nn::TuningSummary& summary) {
-  const samples::ModelPart head{.paths = model.parts().head};
+  const nn::ModelParts parts = model.parts();
   return std::ranges::all_of(summary.trained_names,
-                             [&](const std::string& name) { return head.has(name); });
+                             [&](const std::string& name) { return parts.in_head(name); });
 }
 
 }  // namespace
