@@ -66,21 +66,26 @@ std::optional<std::int64_t> block_of(const std::string& path, const ModelParts& 
   return std::nullopt;
 }
 
+// Whether the path lies in the last blocks, or behind them, where the tuning names a number.
+bool is_in_last(const std::string& path, const ModelParts& parts, const Tuning& tuning) {
+  if (tuning.blocks == 0) return true;
+  const std::int64_t block = block_of(path, parts).value_or(parts.block_count);
+  return !parts.in_embeddings(path) && block >= parts.block_count - tuning.blocks;
+}
+
 bool is_bias(const std::string& name) { return name.starts_with("bias") || name.ends_with("bias"); }
 
 bool is_trained(const Weight& weight, const ModelParts& parts, const Tuning& tuning) {
   if (weight.statistic) return false;
-  const bool embedding = parts.in_embeddings(weight.path);
-  if (embedding && !tuning.train_embeddings) return false;
+  if (parts.in_embeddings(weight.path) && !tuning.train_embeddings) return false;
   if (parts.in_head(weight.path)) return true;
+  if (!is_in_last(weight.path, parts, tuning)) return false;
   switch (tuning.kind) {
-    case Kind::all: return true;
+    case Kind::all:
+    case Kind::last: return true;
     case Kind::head: return false;
     case Kind::bitfit: return is_bias(weight.name);
     case Kind::norms: return weight.of_norm;
-    case Kind::last:
-      return !embedding && block_of(weight.path, parts).value_or(parts.block_count) >=
-                               parts.block_count - tuning.blocks;
     case Kind::lora: return weight.name == "lora_a" || weight.name == "lora_b";
   }
   return false;
@@ -112,7 +117,7 @@ void adapt(Module& model, const ModelParts& parts, const Tuning& tuning) {
     return parts.block_count == 0 || block_of(path, parts);
   };
   const auto chosen = [&](const std::string& path, bool is_linear) {
-    if (parts.in_head(path)) return false;
+    if (parts.in_head(path) || !is_in_last(path, parts, tuning)) return false;
     return linear ? is_linear && in_blocks(path) : pattern.fits_ending(path);
   };
   const std::vector<std::string> there = layers_for_lora(model);
@@ -122,7 +127,8 @@ void adapt(Module& model, const ModelParts& parts, const Tuning& tuning) {
                 return chosen(path, is_linear) ? std::optional(tuning.lora) : std::nullopt;
               }).empty();
   for (const auto& [path, layer] : lora_layers(model)) any = any || chosen(path, true);
-  check(any, "tuning: LoRA: \"{}\" fits no layer; there are {}", text,
+  check(any, "tuning: LoRA: \"{}\" fits no layer{}; there are {}", text,
+        tuning.blocks > 0 ? fmt::format(" in the last {} blocks", tuning.blocks) : "",
         fmt::format("{}", fmt::join(kinds_of(there), ", ")));
 }
 
@@ -151,7 +157,7 @@ void check_there(Module& model, const ModelParts& parts, const Tuning& tuning) {
   check_parts(model, parts.embeddings);
   check(tuning.kind != Kind::head || !parts.head.empty(),
         "tuning: the model has no head of its own; train \"last:1\", \"lora:8\" or \"all\"");
-  if (tuning.kind != Kind::last) return;
+  if (tuning.kind != Kind::last && tuning.blocks == 0) return;
   check(tuning.blocks >= 1 && tuning.blocks <= parts.block_count,
         "tuning: the last {} blocks of a model that has {}", tuning.blocks, parts.block_count);
 }

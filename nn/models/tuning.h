@@ -20,8 +20,10 @@ struct Tuning {
     last,    // the last blocks, and everything behind the blocks
     lora,    // low-rank products beside the layers that `targets` fits
   };
-  Kind kind = Kind::all;         // what is trained
-  std::int64_t blocks = 1;       // of Kind::last
+  Kind kind = Kind::all;  // what is trained
+  // Of bitfit, norms, last and lora: so many last blocks are trained, and what lies behind the
+  // blocks; 0: all blocks, which Kind::last does not take.
+  std::int64_t blocks = 0;
   LoraOptions lora = {};         // of Kind::lora
   std::string targets = {};      // a regular expression, default_lora_targets if empty
   bool train_embeddings = true;  // false: tables stay frozen whatever the kind
@@ -35,12 +37,15 @@ inline constexpr const char* all_lora_targets = "all-linear";
 
 // For help texts.
 inline constexpr const char* tuning_texts =
-    "all, head, bitfit, norms, last:BLOCKS or lora:RANK; behind lora, alpha=A, targets=PATTERN, "
-    "rslora and dropout=P; behind any, embeddings=frozen; all separated by commas";
+    "all, head, bitfit, norms, last:BLOCKS or lora:RANK; behind bitfit, norms and lora, "
+    "last:BLOCKS; "
+    "behind lora, alpha=A, targets=PATTERN, rslora and dropout=P; behind any, embeddings=frozen; "
+    "all "
+    "separated by commas";
 
-// "lora:8,alpha=16,targets=query|value,rslora,dropout=0.1", "all,embeddings=frozen": see
-// tuning_texts. Alpha is twice the rank unless given. Throws std::invalid_argument, naming the
-// word, for any other text.
+// "lora:8,alpha=16,targets=query|value,rslora,dropout=0.1", "norms,last:2",
+// "all,embeddings=frozen": see tuning_texts. Alpha is twice the rank unless given. Throws
+// std::invalid_argument, naming the word, for any other text.
 Tuning parse_tuning(const std::string& text);
 
 // Numbers of weights, and their bytes.

@@ -75,6 +75,11 @@ void add_option(Tuning& tuning, const std::string& word) {
     tuning.train_embeddings = false;
     return;
   }
+  const bool in_blocks = tuning.kind == Kind::bitfit || tuning.kind == Kind::norms;
+  if (word.starts_with("last:") && (in_blocks || tuning.kind == Kind::lora)) {
+    tuning.blocks = count("last", divided(word, ':').second);
+    return;
+  }
   check(tuning.kind == Kind::lora, "tuning: \"{}\" is no option here; there are {}", word,
         tuning_texts);
   if (name == "alpha") {

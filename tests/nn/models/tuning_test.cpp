@@ -111,6 +111,9 @@ constexpr const char* tunings[] = {"all",
                                    "bitfit",
                                    "norms",
                                    "last:1",
+                                   "bitfit,last:1",
+                                   "norms,last:1",
+                                   "lora:2,last:1",
                                    "lora:2",
                                    "lora:2,targets=all-linear,rslora",
                                    "lora:3,targets=word_embeddings|dense",
@@ -140,6 +143,16 @@ TEST_CASE("a tuning trains what its name says") {
   CHECK(trains("last:1") == head_and(model, [](const std::string& name) {
           return name.starts_with("encoder.layer.1.");
         }));
+  const auto in_last = [](const std::string& name) { return name.starts_with("encoder.layer.1."); };
+  CHECK(trains("bitfit,last:1") == head_and(model, [&](const std::string& name) {
+          return in_last(name) && name.ends_with(".bias");
+        }));
+  CHECK(trains("norms,last:1") == head_and(model, [&](const std::string& name) {
+          return in_last(name) && name.find("LayerNorm") != std::string::npos;
+        }));
+  const auto last_lora = apply_tuning(model, parse_tuning("lora:2,last:1"));
+  CHECK(last_lora.adapted == std::vector<std::string>{"encoder.layer.1.attention.self.query",
+                                                      "encoder.layer.1.attention.self.value"});
   const auto lora = apply_tuning(model, parse_tuning("lora:2"));
   CHECK(trained(lora) == head_and(model, [](const std::string& name) {
           return name.find("query.lora_") != std::string::npos ||
@@ -303,6 +316,8 @@ TEST_CASE("a tuning that fits nothing is refused, with what there is") {
   CHECK(refused("lora:2,targets=c_attn", "encoder.layer.*.attention.self.query"));
   CHECK(refused("lora:2,targets=classifier", "fits no layer"));
   CHECK(refused("last:3", "the last 3 blocks of a model that has 2"));
+  CHECK(refused("norms,last:3", "the last 3 blocks of a model that has 2"));
+  CHECK(refused("lora:2,last:1,targets=word_embeddings", "no layer in the last 1 blocks"));
   CHECK(throws([&] { apply_tuning(model, {.head = {"score"}}, {}); }, "no part \"score\""));
   CHECK(throws([&] { apply_tuning(model, {}, parse_tuning("head")); }, "no head of its own"));
   struct Held final : nn::Module {
@@ -368,10 +383,29 @@ TEST_CASE("the text of a tuning is read whole or refused") {
   CHECK(!tuning.train_embeddings);
   CHECK(parse_tuning("lora:8").lora.scale() == 2);
   CHECK(parse_tuning("last:3").blocks == 3);
-  for (const char* text :
-       {"", "al", "all:1", "last", "last:0", "last:x", "last:1x", "lora", "lora:-1", "lora:8,",
-        "lora:8,alpha", "lora:8,alpha=nan", "lora:8,alpha=inf", "lora:8,dropout=1",
-        "lora:8,targets=", "lora:8,targets=(", "head,alpha=2", "all,embeddings=trained",
-        "lora:99999999999999999999"})
+  CHECK(parse_tuning("lora:2,last:3,alpha=1").blocks == 3);
+  CHECK(parse_tuning("norms").blocks == 0);
+  for (const char* text : {"",
+                           "al",
+                           "all:1",
+                           "last",
+                           "last:0",
+                           "last:x",
+                           "last:1x",
+                           "lora",
+                           "lora:-1",
+                           "lora:8,",
+                           "lora:8,alpha",
+                           "lora:8,alpha=nan",
+                           "lora:8,alpha=inf",
+                           "lora:8,dropout=1",
+                           "lora:8,targets=",
+                           "lora:8,targets=(",
+                           "head,alpha=2",
+                           "head,last:1",
+                           "norms,last:0",
+                           "bitfit:2",
+                           "all,embeddings=trained",
+                           "lora:99999999999999999999"})
     CHECK(throws([&] { parse_tuning(text); }, ""));
 }
