@@ -197,6 +197,17 @@ TuningSummary summary_of_tuning(Module& model) {
   return summary;
 }
 
+std::int64_t first_trained_block(PretrainedModel& model) {
+  const ModelParts parts = model.parts();
+  std::int64_t first = parts.block_count;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!parameter->trainable) continue;
+    const bool in_front = parts.in_embeddings(name);
+    first = std::min(first, in_front ? 0 : block_of(name, parts).value_or(parts.block_count));
+  }
+  return first;
+}
+
 TuningSummary train_only(Module& model, const std::string& pattern) {
   const PathPattern fitting(pattern);
   const std::vector<Weight> weights = Weights::of(model);

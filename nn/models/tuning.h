@@ -68,6 +68,11 @@ TuningSummary apply_tuning(Module& model, const ModelParts& parts, const Tuning&
 // What is trained now.
 TuningSummary summary_of_tuning(Module& model);
 
+// The number of the first block with a trained parameter: all before it is frozen. 0 where
+// something in front of the blocks is trained; the number of blocks where nothing but what lies
+// behind them is.
+std::int64_t first_trained_block(PretrainedModel& model);
+
 // Trains the parameters whose path, or an ending of it behind a dot, fits the regular expression,
 // and freezes the others: "bias|head\\..*". Throws std::invalid_argument, and lists what there is,
 // for one that fits no parameter.
