@@ -70,6 +70,11 @@ struct EngineOptions {
   std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit = {};
   // A unit's gradient is the mean of its rows' gradients instead of their sum (De et al. 2022).
   bool mean_of_rows = false;
+  // The bucket of a unit, a number from 0: units of different buckets are never in one physical
+  // batch, so that texts of about one length can be cut to it (cut_to_length). It must depend on
+  // the unit's own data alone, and may be private. Unset: one bucket. Refused with a memory limit:
+  // what fits would depend on others' longest unit.
+  std::function<std::int64_t(std::int64_t unit)> bucket_of_unit = {};
   // Called at the start of a step with the rows of all its physical batches, in order, so that a
   // loader can prefetch them (BatchLoader::prefetch). They are as SECRET as the batch itself.
   std::function<void(std::span<const std::int64_t> rows)> prefetch_rows = {};

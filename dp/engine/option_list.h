@@ -31,6 +31,7 @@ void visit_options(Options& options, const Visitor& visit) {
   visit("unit", options.unit, equal);
   visit("rows_of_unit", options.rows_of_unit, equal);
   visit("mean_of_rows", options.mean_of_rows, equal);
+  visit("bucket_of_unit", options.bucket_of_unit, equal);
   visit("prefetch_rows", options.prefetch_rows, own);  // it changes no result
   visit("clip_bound", options.clip_bound, equal);
   visit("groups", options.groups, equal);

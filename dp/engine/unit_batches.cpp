@@ -12,6 +12,8 @@ namespace sotto {
 
 namespace {
 
+constexpr std::int64_t max_bucket = std::int64_t{1} << 31;  // exclusive, of buckets and of widths
+
 // The part of a batch, of 1 / `ranks`, that is exceeded with a probability of 2^-20.
 std::int64_t large_batch_of(const Sampler& sampler, int ranks) {
   constexpr double tail = 0x1p-20;
@@ -177,35 +179,65 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
-// A rank computes whole blocks of units. Units of several rows are blocks of their own, in the
-// order of their padded sizes, since a physical batch has units of one size only.
+std::int64_t UnitBatches::bucket_of(std::int64_t unit) const {
+  if (!options_.bucket_of_unit) return 0;
+  const std::int64_t bucket = options_.bucket_of_unit(unit);
+  check(bucket >= 0 && bucket < max_bucket, "bucket_of_unit: the bucket of unit {} is {}", unit,
+        bucket);
+  return bucket;
+}
+
+// The kind of each unit: those of different kinds are in different physical batches. Empty if all
+// are alike.
+std::vector<std::int64_t> UnitBatches::kinds_of(const UnitRows& units) const {
+  std::vector<std::int64_t> kinds;
+  if (!options_.rows_of_unit && !options_.bucket_of_unit) return kinds;
+  for (std::int64_t unit = 0; unit < units.units(); ++unit) {
+    const std::int64_t bucket = bucket_of(units.numbers[static_cast<std::size_t>(unit)]);
+    kinds.push_back(bucket * max_bucket + units.width_of(unit));
+  }
+  return kinds;
+}
+
+// A rank computes whole blocks of units, in the order of their kinds. The units of a block have one
+// kind: a unit that leaves a batch changes the block of its own kind and no other.
 struct UnitBatches::Items {
   SumBlocks blocks;
   UnitRows units;
-  std::vector<std::int64_t> ends;    // 0 and the ends of the blocks, counted in `units`
-  std::vector<std::int64_t> rows;    // of each block
-  std::vector<std::int64_t> widths;  // of each block's units; empty: each unit has one row
+  std::vector<std::int64_t> ends;   // 0 and the ends of the blocks, counted in `units`
+  std::vector<std::int64_t> rows;   // of each block
+  std::vector<std::int64_t> kinds;  // of each block's units; empty: all are alike
 };
 
 UnitBatches::Items UnitBatches::items_of(const OwnedUnits& own) const {
   const UnitRows units = rows_of(own.units, options_.rows_of_unit);
-  std::vector<std::int64_t> rows, order(own.units.size());
-  for (std::int64_t unit = 0; unit < units.units(); ++unit)
-    rows.push_back(std::ssize(units.of(unit)));
-  Items items{{own.units, rows, block_limits_, own.owners}, {}, {0}, {}, {}};
+  const std::vector<std::int64_t> kinds = kinds_of(units);
+  const auto kind = [&](std::int64_t k) {
+    return kinds.empty() ? 0 : kinds[static_cast<std::size_t>(k)];
+  };
+  std::vector<std::int64_t> order(own.units.size());
   std::iota(order.begin(), order.end(), 0);
-  if (options_.rows_of_unit)
-    std::ranges::stable_sort(order, {}, [&](std::int64_t unit) { return units.width_of(unit); });
-  for (const std::int64_t unit : order) {
-    items.units.add(units.numbers[static_cast<std::size_t>(unit)], units.of(unit));
-    if (options_.rows_of_unit) items.widths.push_back(units.width_of(unit));
+  std::ranges::stable_sort(order, {}, kind);
+  UnitRows sorted;
+  std::vector<std::int64_t> rows, groups;  // a group: units of one owner and kind
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const auto unit = static_cast<std::size_t>(order[k]),
+               before = static_cast<std::size_t>(order[k == 0 ? 0 : k - 1]);
+    const bool same =
+        own.owners[unit] == own.owners[before] && kind(order[k]) == kind(order[k == 0 ? 0 : k - 1]);
+    groups.push_back(k == 0 ? 0 : groups.back() + (same ? 0 : 1));
+    sorted.add(units.numbers[unit], units.of(order[k]));
+    rows.push_back(std::ssize(units.of(order[k])));
   }
-  for (const std::int64_t block_end : items.blocks.ends()) {
-    const auto starts = [&](std::int64_t k) {
+  Items items{{sorted.numbers, rows, block_limits_, groups}, std::move(sorted), {0}, {}, {}};
+  for (const std::int64_t end : items.blocks.ends()) {
+    const std::int64_t first = items.ends.back();
+    const auto start = [&](std::int64_t k) {
       return items.units.starts[static_cast<std::size_t>(k)];
     };
-    items.rows.push_back(starts(block_end) - starts(items.ends.back()));
-    items.ends.push_back(block_end);
+    items.rows.push_back(start(end) - start(first));
+    if (!kinds.empty()) items.kinds.push_back(kind(order[static_cast<std::size_t>(first)]));
+    items.ends.push_back(end);
   }
   return items;
 }
@@ -217,7 +249,7 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
   };
   if (options_.prefetch_rows)
     options_.prefetch_rows(
-        all_rows(physical_batches_->ends(items.rows, items.widths), items.ends, batch_of));
+        all_rows(physical_batches_->ends(items.rows, items.kinds), items.ends, batch_of));
   const auto run_blocks = [&](std::int64_t from, std::int64_t to) {
     const auto unit = [&](std::int64_t block) {
       return items.ends[static_cast<std::size_t>(block)];
@@ -231,7 +263,7 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
     clipper.state().begin(items.blocks);
     return true;
   };
-  physical_batches_->over(items.rows, run_blocks, lost, items.widths);
+  physical_batches_->over(items.rows, run_blocks, lost, items.kinds);
 }
 
 }  // namespace sotto

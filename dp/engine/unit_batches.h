@@ -1,7 +1,8 @@
 // Physical batches of privacy units: the rows of each unit, the division of a logical batch into
 // physical batches, and their padding. A unit's gradient must not depend on the other units, not
 // even in its last bits: units of several rows are computed together with those whose number of
-// rows has the same power of two above it.
+// rows has the same power of two above it, and units of a bucket with those of the same
+// (EngineOptions::bucket_of_unit).
 #pragma once
 
 #include <functional>
@@ -74,6 +75,9 @@ class UnitBatches {
   // The owners of the units, after set_rows().
   const UnitOwners& owners() const { return owners_; }
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
+  // EngineOptions::bucket_of_unit, or 0 without it. Throws std::invalid_argument, with the unit,
+  // for a number below 0.
+  std::int64_t bucket_of(std::int64_t unit) const;
   // The physical batch of units[first] to units[end - 1], without padding rows.
   PhysicalBatch physical_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   // The limits of the blocks of units that are summed before rounding (SumBlocks), for physical
@@ -84,6 +88,7 @@ class UnitBatches {
  private:
   struct Items;
   Items items_of(const OwnedUnits& own) const;
+  std::vector<std::int64_t> kinds_of(const UnitRows& units) const;
   PhysicalBatch padded_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
   std::int64_t padded_rows() const;
 

@@ -169,6 +169,10 @@ void check_units(Problems& problems, std::int64_t population, const EngineOption
   constexpr std::int64_t max_population = 1 << 20;
   problems.unless(!options.mean_of_rows || options.rows_of_unit,
                   "mean_of_rows without rows_of_unit");
+  problems.unless(
+      !options.bucket_of_unit || options.memory.limit == 0,
+      "bucket_of_unit with a memory limit: the rows that fit would depend on the longest "
+      "unit (physical_batch instead)");
   if (!options.rows_of_unit || population < 1) return;
   if (population > max_population && rank_of(options).ranks == 1) return;
   problems.from([&] {

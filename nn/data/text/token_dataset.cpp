@@ -1,9 +1,11 @@
 #include "nn/data/text/token_dataset.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 
 #include "core/error.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
 
@@ -66,7 +68,60 @@ std::vector<std::int64_t> units(const TokenRowsOf& rows, const TextRecords& reco
   return rows_are_units ? std::vector<std::int64_t>{} : rows.units();
 }
 
+// The tokens of each row: the columns up to its last 1 in the mask [n, context].
+std::vector<std::int64_t> token_counts(const Tensor& mask) {
+  const std::int64_t context = mask.size(1);
+  const std::vector<std::int64_t> values = mask.to(cpu).to_vector<std::int64_t>();
+  std::vector<std::int64_t> counts;
+  for (auto row = values.begin(); row != values.end(); row += context) {
+    std::int64_t count = context;
+    while (count > 0 && row[count - 1] == 0) --count;
+    counts.push_back(count);
+  }
+  return counts;
+}
+
 }  // namespace
+
+std::int64_t cut_length(std::int64_t tokens, std::int64_t context) {
+  constexpr std::int64_t min_step = 8;
+  const auto below = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, tokens - 1))));
+  const std::int64_t step = std::max(min_step, below / 4);
+  return std::min(context, std::max(min_step, (tokens + step - 1) / step * step));
+}
+
+std::vector<std::int64_t> unit_lengths(const Dataset& rows) {
+  const Tensor& mask = rows.field("mask");
+  const std::vector<std::int64_t> counts = token_counts(mask);
+  std::vector<std::int64_t> lengths;
+  const auto length = [&](std::int64_t row) {
+    return cut_length(counts[static_cast<std::size_t>(row)], mask.size(1));
+  };
+  if (rows.units.empty()) {
+    for (std::int64_t row = 0; row < rows.size(); ++row) lengths.push_back(length(row));
+    return lengths;
+  }
+  for (const std::vector<std::int64_t>& own : rows.rows_of_units()) {
+    std::int64_t longest = 0;
+    for (const std::int64_t row : own) longest = std::max(longest, length(row));
+    lengths.push_back(longest);
+  }
+  return lengths;
+}
+
+Dataset cut_to_length(const Dataset& rows) {
+  const Tensor& mask = rows.field("mask");
+  const std::int64_t context = mask.size(1);
+  const std::int64_t length = cut_length(std::ranges::max(token_counts(mask)), context);
+  if (length == context) return rows;
+  Dataset cut = rows.map([&](const Tensor& x) {
+    const bool has_columns = x.rank() > 1 && x.size(1) == context;
+    return has_columns ? contiguous(x.slice(1, 0, length)) : x;
+  });
+  cut.units = rows.units;
+  return cut;
+}
 
 Dataset classifier_rows(const Tokenizer& tokenizer, const TextRecords& records,
                         const TokenRowOptions& options) {

@@ -308,6 +308,11 @@ TEST_CASE("a ledger about other units is refused") {
   CHECK_NOTHROW(make());
   options.mean_of_rows = true;
   CHECK(throws(make, "mean_of_rows without rows_of_unit"));
+  options.mean_of_rows = false;
+  options.bucket_of_unit = [](std::int64_t unit) { return unit; };
+  CHECK_NOTHROW(make());
+  options.memory.limit = 1 << 30;
+  CHECK(throws(make, "bucket_of_unit with a memory limit"));
 }
 
 TEST_CASE("engines of one ledger have one population, also after it was closed") {

@@ -66,6 +66,8 @@ const std::map<std::string, Change>& other_values() {
       {"rows_of_unit",
        [](Options& o) { o.rows_of_unit = [](std::int64_t unit) { return std::vector{unit}; }; }},
       {"mean_of_rows", [](Options& o) { o.mean_of_rows = true; }},
+      {"bucket_of_unit",
+       [](Options& o) { o.bucket_of_unit = [](std::int64_t unit) { return unit % 2; }; }},
       {"prefetch_rows", {}},
       {"clip_bound", [](Options& o) { o.clip_bound = 2; }},
       {"groups",
@@ -144,6 +146,7 @@ const std::map<std::string, Change>& wrong_values() {
          o.rows_of_unit = [](std::int64_t) { return std::vector<std::int64_t>{0}; };
        }},
       {"mean_of_rows", [](Options& o) { o.mean_of_rows = true; }},
+      {"bucket_of_unit", {}},  // of each batch
       {"prefetch_rows", {}},
       {"clip_bound", [](Options& o) { o.clip_bound = 0; }},
       {"groups",

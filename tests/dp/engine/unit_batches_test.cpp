@@ -6,6 +6,7 @@
 #include "dp/sampling/make_sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
+#include "tests/support/throws.h"
 
 using namespace sotto;
 
@@ -98,6 +99,27 @@ TEST_CASE("a physical batch has units of one padded size, the next power of two"
   CHECK(units == std::vector<Rows>{{}, {2, 5, 9}, {4}, {1, 3}, {7}, {8}});
 }
 
+TEST_CASE("a physical batch has units of one bucket, whole blocks of them") {
+  const auto bucket = [](std::int64_t unit) { return unit * 7 % 3; };
+  for (EngineOptions options : {EngineOptions(), three_rows_each()}) {
+    options.bucket_of_unit = bucket;
+    std::vector<std::int64_t> buckets, units;
+    for (const PhysicalBatch& batch : batches_of_all(options, 64, cpu)) {
+      buckets.push_back(bucket(batch.draws[0]));
+      for (const std::int64_t unit : batch.draws) {
+        if (unit >= 10) continue;  // a further row
+        CHECK(bucket(unit) == buckets.back());
+        units.push_back(unit);
+      }
+    }
+    CHECK(buckets == std::vector<std::int64_t>{0, 1, 2});
+    CHECK(units == std::vector<std::int64_t>{0, 3, 6, 9, 1, 4, 7, 2, 5, 8});
+  }
+  EngineOptions wrong;
+  wrong.bucket_of_unit = [](std::int64_t unit) { return unit - 4; };
+  CHECK(throws([&] { batches_of_all(wrong, 4, cpu); }, "the bucket of unit 0 is -4"));
+}
+
 TEST_CASE("the rows to prefetch are those of the physical batches, padding included") {
   for (const Device device : {cpu, Device{DeviceKind::cuda, 0}}) {
     Rows told, computed;
@@ -152,9 +174,12 @@ std::vector<Rows> rows_of_ranks(const EngineOptions& options, const Rows& units,
 }  // namespace
 
 TEST_CASE("a unit that leaves a batch moves no other unit to another rank") {
-  for (const EngineOptions& options : {EngineOptions(), three_rows_each()}) {
+  EngineOptions in_buckets;
+  in_buckets.bucket_of_unit = [](std::int64_t unit) { return unit % 5; };
+  for (const EngineOptions& options : {EngineOptions(), three_rows_each(), in_buckets}) {
     for (const int ranks : {2, 3, 7}) {
-      CAPTURE(ranks, static_cast<bool>(options.rows_of_unit));
+      CAPTURE(ranks, static_cast<bool>(options.rows_of_unit),
+              static_cast<bool>(options.bucket_of_unit));
       Rows units;
       for (std::int64_t unit = 0; unit < 200; unit += 1 + unit % 3) units.push_back(unit);
       const std::vector<Rows> all = rows_of_ranks(options, units, ranks);

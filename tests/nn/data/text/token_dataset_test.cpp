@@ -1,5 +1,7 @@
 #include "nn/data/text/token_dataset.h"
 
+#include <algorithm>
+
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
 
@@ -69,4 +71,37 @@ TEST_CASE("a language model learns the text behind the prompt, and no padding") 
   for (std::size_t k = 0; k < ids.size(); ++k) {
     if (row(rows.field("mask"), 0)[k] == 0) CHECK(targets[k] == -100);
   }
+}
+
+TEST_CASE("a row is cut to a length that its own tokens decide") {
+  CHECK(cut_length(0, 64) == 8);
+  CHECK(cut_length(8, 64) == 8);
+  CHECK(cut_length(9, 64) == 16);
+  CHECK(cut_length(32, 64) == 32);
+  CHECK(cut_length(33, 64) == 40);
+  CHECK(cut_length(65, 200) == 80);
+  CHECK(cut_length(65, 70) == 70);
+  for (std::int64_t tokens = 1; tokens < 1000; ++tokens) {
+    CHECK(cut_length(tokens, 1000) >= tokens);
+    CHECK(cut_length(tokens, 1000) <= std::max<std::int64_t>(8, tokens + tokens / 4 + 8));
+  }
+}
+
+TEST_CASE("rows are cut to the longest of them, and a unit has its longest row's length") {
+  std::string nine = "a";
+  for (int k = 0; k < 8; ++k) nine += " b";
+  const TextRecords records{.texts = {"a b", nine, "c"}, .labels = {1, 0, 1}, .units = {7, 5, 5}};
+  const Dataset rows = classifier_rows(words(), records, {.context = 20});
+  CHECK(unit_lengths(rows) == Numbers{16, 8});  // units 5 and 7
+  Dataset each = rows;
+  each.units.clear();
+  CHECK(unit_lengths(each) == Numbers{8, 16, 8});
+  const Dataset short_rows = cut_to_length(rows.batch(Numbers{0, 2}));
+  CHECK(short_rows.inputs.shape() == Shape{2, 8});
+  CHECK(short_rows.field("mask").shape() == Shape{2, 8});
+  CHECK(short_rows.targets.shape() == Shape{2});
+  CHECK(row(short_rows.inputs, 1) == Numbers{2, 6, 3, 0, 0, 0, 0, 0});
+  CHECK(cut_to_length(rows).inputs.shape() == Shape{3, 16});
+  const Dataset written = cut_to_length(language_rows(words(), {.texts = {"b"}}, {.context = 20}));
+  CHECK(written.targets.shape() == Shape{1, 8});
 }
