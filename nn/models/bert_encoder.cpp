@@ -25,13 +25,15 @@ Tensor positions_after(const Tensor& ids, std::int64_t padding) {
   return Tensor::from(positions, ids.shape()).to(ids.device());
 }
 
-std::vector<Var> key_masks(const TokenInputs& inputs) {
-  if (inputs.mask) {
-    check(!is_float(inputs.mask->dtype()) && inputs.mask->shape() == inputs.ids.shape(),
-          "attention mask: {} {} for ids {}, not i64 of the same shape", name(inputs.mask->dtype()),
-          inputs.mask->shape(), inputs.ids.shape());
+// Keys that the mask [n, t] hides, of values x [n, t, features].
+std::vector<Var> key_masks(const Var& x, const std::optional<Var>& mask) {
+  if (mask) {
+    const Shape rows{x.shape()[0], x.shape()[1]};
+    check(!is_float(mask->dtype()) && mask->shape() == rows,
+          "attention mask: {} {} for ids {}, not i64 of the same shape", name(mask->dtype()),
+          mask->shape(), rows);
   }
-  return hidden_keys(inputs.mask);
+  return hidden_keys(mask);
 }
 
 // sum_t softmax_t(query . norm(x_t) / sqrt(features)) x_t over the tokens of x [n, t, features].
@@ -106,11 +108,17 @@ BertEncoder::BertEncoder(const BertEncoderOptions& options)
     query_ = std::make_unique<Parameter>(zeros({1, features}));
 }
 
-Var BertEncoder::hidden(const TokenInputs& inputs) {
-  Var x = embeddings_.forward(inputs);
-  const std::vector<Var> masks = key_masks(inputs);
-  for (const auto& block : blocks_) x = (*block)(x, masks);
+Var BertEncoder::through_blocks(Var x, const std::optional<Var>& mask, std::int64_t first,
+                                std::int64_t end) {
+  check(0 <= first && first <= end && end <= std::ssize(blocks_), "{}: blocks {} to {} of {}",
+        options_.name, first, end, blocks_.size());
+  const std::vector<Var> masks = key_masks(x, mask);
+  for (std::int64_t k = first; k < end; ++k) x = (*blocks_[static_cast<std::size_t>(k)])(x, masks);
   return x;
+}
+
+Var BertEncoder::before_block(const TokenInputs& inputs, std::int64_t k) {
+  return through_blocks(embeddings_.forward(inputs), inputs.mask, 0, k);
 }
 
 Var BertEncoder::dense_of(const Var& vectors) {
@@ -130,11 +138,11 @@ Var BertEncoder::row_vectors(const Var& hidden, const std::optional<Var>& mask) 
   return mean ? mean_over_tokens(hidden, mask) : select(hidden, 1, 0);
 }
 
-Var BertEncoder::forward(const TokenInputs& inputs) {
+Var BertEncoder::from_block(const Var& x, const std::optional<Var>& mask, std::int64_t k) {
   const BertHeadOptions& head = options_.head;
-  const Var x = hidden(inputs);
-  if (!out_) return x;
-  const Var v = row_vectors(x, inputs.mask);
+  const Var last = through_blocks(x, mask, k, std::ssize(blocks_));
+  if (!out_) return last;
+  const Var v = row_vectors(last, mask);
   const bool pass_by = head.first_only && head.pooling != Pooling::first;
   const Var features = pass_by ? v : dense_of(v);
   return (*out_)(dropout(features, head.out_dropout));

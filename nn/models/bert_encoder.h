@@ -64,13 +64,14 @@ class BertEmbeddings final : public Module {
 class BertEncoder final : public TextEncoder {
  public:
   explicit BertEncoder(const BertEncoderOptions& options);
-  Var forward(const TokenInputs& inputs) override;
-  Var hidden(const TokenInputs& inputs) override;
+  Var before_block(const TokenInputs& inputs, std::int64_t k) override;
+  Var from_block(const Var& x, const std::optional<Var>& mask, std::int64_t k) override;
   Var pooled(const TokenInputs& inputs) override;
   ModelParts parts() const override;
   void visit(const Visitor& visitor) override;
 
  private:
+  Var through_blocks(Var x, const std::optional<Var>& mask, std::int64_t first, std::int64_t end);
   Var dense_of(const Var& vectors);
   Var row_vectors(const Var& hidden, const std::optional<Var>& mask);
 

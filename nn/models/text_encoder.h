@@ -9,8 +9,17 @@ namespace sotto::nn {
 // [n, classes], or, without a classifier, hidden().
 class TextEncoder : public TokenModel {
  public:
-  // The last block's values, [n, t, features]; padded positions hold numbers without meaning.
-  virtual Var hidden(const TokenInputs& inputs) = 0;
+  // The values [n, t, features] in front of block k, from 0 to block_count: behind the last block.
+  // Padded positions hold numbers without meaning.
+  virtual Var before_block(const TokenInputs& inputs, std::int64_t k) = 0;
+  // forward() of such values, with the mask of their inputs.
+  virtual Var from_block(const Var& x, const std::optional<Var>& mask, std::int64_t k) = 0;
+  Var forward(const TokenInputs& inputs) final {
+    return from_block(before_block(inputs, 0), inputs.mask, 0);
+  }
+  using TokenModel::forward;
+  // The last block's values, [n, t, features].
+  Var hidden(const TokenInputs& inputs) { return before_block(inputs, parts().block_count); }
   // The head's dense layer and activation on the first position, [n, features]: BERT's pooled
   // vector. Throws std::invalid_argument for a model without that layer.
   virtual Var pooled(const TokenInputs& inputs) = 0;

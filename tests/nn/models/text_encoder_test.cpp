@@ -99,6 +99,23 @@ TEST_CASE("each row of a text classifier has the gradient of the row alone") {
   }
 }
 
+TEST_CASE("a text classifier goes on from the values in front of each of its blocks") {
+  for (const Kind& kind : kinds()) {
+    INFO(kind.name);
+    const auto model = made(kind.architecture, kind.config, {.pooling = kind.pooling});
+    const Batch batch;
+    Tape tape({.training = false});
+    const nn::TokenInputs inputs = batch.rows(tape, 0, 2);
+    const auto whole = values_of((*model)(inputs));
+    for (std::int64_t k = 0; k <= 2; ++k) {
+      const Var values = model->before_block(inputs, k);
+      CHECK(values.shape() == Shape{2, 5, 8});
+      CHECK(values_of(model->from_block(values, inputs.mask, k)) == whole);
+    }
+    CHECK(throws([&] { model->before_block(inputs, 3); }, "blocks 0 to 3 of 2"));
+  }
+}
+
 TEST_CASE("padding changes neither a row's logits nor its gradient") {
   for (const Kind& kind : kinds()) {
     INFO(kind.name);
