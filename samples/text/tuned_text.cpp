@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
+#include "autograd/precision.h"
 #include "core/error.h"
 #include "core/io/safetensors.h"
 #include "samples/cli/model_file.h"
+#include "samples/text/token_values.h"
 
 namespace sotto::text {
 
@@ -120,18 +122,32 @@ TunedModel load_tuned(const std::string& path) {
   });
 }
 
-Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows) {
+std::int64_t frozen_blocks(const TunedModel& model, const Dataset& rows) {
+  constexpr std::size_t most_bytes = std::size_t{4} << 30;
+  auto* const encoder = dynamic_cast<nn::TextEncoder*>(&model.network());
+  if (encoder == nullptr || model.text.dropout > 0) return 0;
+  const std::int64_t block = nn::first_trained_block(*encoder);
+  return TokenValues(*encoder, block).bytes(rows) > most_bytes ? 0 : block;
+}
+
+Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows, std::int64_t frozen) {
+  if (frozen > 0) {
+    const Var values = cast(tape.input(rows.inputs), Dtype::f32);
+    return dynamic_cast<nn::TextEncoder&>(network).from_block(
+        values, tape.input(rows.field("mask")), frozen);
+  }
   nn::TokenInputs inputs{.ids = tape.input(rows.inputs), .mask = tape.input(rows.field("mask"))};
   if (rows.fields.contains("token_types"))
     inputs.token_types = tape.input(rows.field("token_types"));
   return network(inputs);
 }
 
-Var tuned_outputs(nn::TokenModel& network, Tape& tape, const Dataset& rows) {
-  const Var outputs = forward_tokens(network, tape, rows);
+Var tuned_outputs(nn::TokenModel& network, Tape& tape, const Dataset& rows, std::int64_t frozen) {
+  const Dataset cut = cut_to_length(rows);
+  const Var outputs = forward_tokens(network, tape, cut, frozen);
   if (outputs.value().rank() == 2) return log_softmax(outputs, 1);
-  const Var sums = nn::next_token_loss(outputs, rows.targets, {.sum = true});
-  return concat({unsqueeze(sums, 1), counts_of(tape, rows.targets)}, 1);
+  const Var sums = nn::next_token_loss(outputs, cut.targets, {.sum = true});
+  return concat({unsqueeze(sums, 1), counts_of(tape, cut.targets)}, 1);
 }
 
 double nats_per_token(const Tensor& outputs) {

@@ -58,11 +58,19 @@ bool is_tuned(const std::string& path);
 // A saved model. Throws SystemFailure for another file.
 TunedModel load_tuned(const std::string& path);
 
-// The model's result for rows that TunedModel::rows() made.
-Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows);
+// The block that begins what is trained of a classifier, if its frozen part can be computed once:
+// 0 where nothing is frozen below, where dropout changes the values, and where those of so many
+// rows take more than 4 GiB.
+std::int64_t frozen_blocks(const TunedModel& model, const Dataset& rows);
+
+// The model's result for rows that TunedModel::rows() made. With `frozen` blocks their inputs are
+// the values in front of that block (TokenValues).
+Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows,
+                   std::int64_t frozen = 0);
 // What results are computed from: the logarithms of the classes' probabilities [n, classes]; of a
 // language model the sum of the negative logarithms of each row's tokens, and their number [n, 2].
-Var tuned_outputs(nn::TokenModel& network, Tape& tape, const Dataset& rows);
+Var tuned_outputs(nn::TokenModel& network, Tape& tape, const Dataset& rows,
+                  std::int64_t frozen = 0);
 // The mean over all tokens of a language model's outputs.
 double nats_per_token(const Tensor& outputs);
 

@@ -1,16 +1,19 @@
 #include "samples/text/tuning_task.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
 #include "core/join.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/report/report.h"
 #include "samples/report/results.h"
 #include "samples/text/results.h"
+#include "samples/text/token_values.h"
 
 namespace sotto::text {
 
@@ -26,6 +29,13 @@ Settings default_settings() {
           .optimizer = "adam",
           .learning_rate = 0.003,
           .schedule = "linear"};
+}
+
+// Whether a row of a language model has a token with a loss: the first has none.
+bool has_targets(const Dataset& rows) {
+  const Tensor& targets = rows.targets;
+  const auto labels = contiguous(targets.slice(1, 1, targets.size(1))).to_vector<std::int64_t>();
+  return std::ranges::any_of(labels, [](std::int64_t label) { return label >= 0; });
 }
 
 constexpr const char* kind_of_unit[] = {"row", "user"};  // of a table
@@ -98,6 +108,11 @@ void TuningTask::prepare(Settings& s) {
   check(writes_ || !is_text_table(files_.train) || !text_.columns.label.empty(),
         "--label-column: which column of {} has the classes?", files_.train);
   if (writes_) text_.columns.label.clear();
+  constexpr std::int64_t usual_rows = 64, usual_rows_of_writers = 4;  // with wide logits
+  if (s.memory.limit == 0 && !s.memory.physical_batch && !s.memory.accumulation)
+    s.memory.physical_batch = writes_ ? usual_rows_of_writers : usual_rows;
+  // What fits into a memory limit, or is captured, is measured on whole rows.
+  cuts_ = s.memory.limit == 0 && !s.capture;
   samples::expect_batch(s);
 }
 
@@ -122,26 +137,40 @@ samples::Data TuningTask::load(const Settings& s) {
     data = {.train = model.rows(train), .test = model.rows(read_records(text_, files_.test))};
   }
   if (text_.unit == "user") data.test.units.clear();  // each row is predicted by itself
+  check(!writes_ || has_targets(data.train),
+        "--context: no row has a token to learn among its {} (prompts take them all)",
+        text_.context);
+  model.network().to(s.device);
+  frozen_ = frozen_blocks(model, data.train);
+  if (frozen_ == 0) return data;
+  const TokenValues values(dynamic_cast<nn::TextEncoder&>(model.network()), frozen_);
+  for (Dataset* const part : {&data.train, &data.test}) part->inputs = values(*part);
   return data;
 }
 
-samples::TaskModel TuningTask::make_model(const samples::Data& /*data*/, const Settings& settings) {
+samples::TaskModel TuningTask::make_model(const samples::Data& data, const Settings& settings) {
   auto started = std::make_shared<samples::StartedModel>(std::move(make_tuned(text_).started));
   samples::TaskModel model{std::move(started->pretrained.model)};
   nn::Module& network = *model.network;
   model.own_part =
       samples::head_of(text_.start, dynamic_cast<nn::PretrainedModel&>(network), settings);
-  model.outputs = [&network](Tape& tape, const Dataset& batch) {
-    return tuned_outputs(dynamic_cast<nn::TokenModel&>(network), tape, batch);
+  model.outputs = [&network, frozen = frozen_](Tape& tape, const Dataset& batch) {
+    return tuned_outputs(dynamic_cast<nn::TokenModel&>(network), tape, batch, frozen);
   };
   model.saved = [&network] { return samples::trained_tensors(network); };
+  if (cuts_) {
+    model.bucket_of_unit = [lengths = unit_lengths(data.train)](std::int64_t unit) {
+      return lengths[static_cast<std::size_t>(unit)];
+    };
+  }
   return model;
 }
 
 Var TuningTask::losses(Tape& tape, nn::Module& model, const Dataset& batch) {
-  const Var outputs = forward_tokens(dynamic_cast<nn::TokenModel&>(model), tape, batch);
-  return writes_ ? nn::next_token_loss(outputs, batch.targets)
-                 : cross_entropy(outputs, batch.targets);
+  const Dataset rows = cuts_ ? cut_to_length(batch) : batch;
+  const Var outputs = forward_tokens(dynamic_cast<nn::TokenModel&>(model), tape, rows, frozen_);
+  return writes_ ? nn::next_token_loss(outputs, rows.targets)
+                 : cross_entropy(outputs, rows.targets);
 }
 
 double TuningTask::evaluate(nn::Module& /*model*/, const Tensor& outputs, const samples::Data& data,

@@ -27,6 +27,9 @@ class TuningTask final : public samples::Task {
   TunedText text_;
   std::string class_names_;  // joined, to compare with a checkpoint's
   bool writes_ = false;      // once prepared: whether the model is a language model
+  // Rows of about one length are computed together, and cut to it.
+  bool cuts_ = true;
+  std::int64_t frozen_ = 0;  // blocks that were computed once (frozen_blocks)
 };
 
 // Adds the measures on rows of these outputs to the report's results.

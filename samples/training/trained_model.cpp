@@ -103,6 +103,7 @@ TrainedModel::TrainedModel(Task& task, const Settings& settings, const Data& dat
   options_.views = model_.views;
   if (!settings.privacy) return;
   options_.engine.groups = clip_groups(*model_.network, settings, model_.own_part);
+  options_.engine.bucket_of_unit = model_.bucket_of_unit;
   options_.standardize = model_.standardize;
   if (options_.standardize) options_.engine.planned_means.clear();  // train() plans them
   if (learner_) learner_->set(options_.engine);

@@ -2,11 +2,15 @@
 #include <nlohmann/json.hpp>
 
 #include "dp/engine/engine.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/data/text/token_dataset.h"
 #include "nn/init.h"
+#include "nn/models/architecture.h"
 #include "nn/optim/optimizer.h"
 #include "samples/text/generation.h"
 #include "samples/text/results.h"
 #include "samples/text/sentences.h"
+#include "samples/text/token_values.h"
 #include "samples/text/trigram.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
@@ -248,4 +252,48 @@ TEST_CASE("what a model of bytes writes is UTF-8 without control characters") {
   CHECK(written.find("\xef\xbf\xbd") != std::string::npos);
   for (const char c : written)
     CHECK((static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t'));
+}
+
+TEST_CASE("a row's values in front of a block depend on no other row") {
+  nn::manual_seed(1);
+  const auto made =
+      nn::bert_architecture().make({{"architectures", {"BertForSequenceClassification"}},
+                                    {"vocab_size", 30},
+                                    {"hidden_size", 8},
+                                    {"num_hidden_layers", 2},
+                                    {"num_attention_heads", 2},
+                                    {"intermediate_size", 12},
+                                    {"max_position_embeddings", 24}},
+                                   {});
+  auto& encoder = dynamic_cast<nn::TextEncoder&>(*made);
+  constexpr std::int64_t rows = 5, width = 20;
+  const std::vector<std::int64_t> counts = {3, 12, 8, 17, 3};
+  std::vector<std::int64_t> ids, mask;
+  for (std::int64_t k = 0; k < rows * width; ++k) {
+    const bool token = k % width < counts[static_cast<std::size_t>(k / width)];
+    mask.push_back(token);
+    ids.push_back(token ? 1 + k * 7 % 29 : 0);
+  }
+  const Dataset data{.inputs = Tensor::from(ids, {rows, width}),
+                     .targets = Tensor::from(std::vector<std::int64_t>(rows), {rows}),
+                     .fields = {{"mask", Tensor::from(mask, {rows, width})}}};
+  const text::TokenValues values(encoder, 1);
+  const Tensor all = values(data);
+  CHECK(all.shape() == Shape{rows, width, 8});
+  CHECK(values.bytes(data) == all.bytes());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const Tensor alone = values(data.slice(row, row + 1));
+    const auto expected = to_dtype(all.select(0, row), Dtype::f32).to_vector<float>();
+    CHECK(to_dtype(alone, Dtype::f32).to_vector<float>() == expected);
+    const std::int64_t end = cut_length(counts[static_cast<std::size_t>(row)], width) * 8;
+    CHECK(std::all_of(expected.begin() + end, expected.end(), [](float x) { return x == 0; }));
+  }
+  Tape tape({.training = false});
+  const Var mask_of_all = tape.input(data.field("mask"));
+  const auto whole = encoder({.ids = tape.input(data.inputs), .mask = mask_of_all}).value();
+  const Var wide = tape.input(to_dtype(all, Dtype::f32));
+  const auto again = encoder.from_block(wide, mask_of_all, 1).value().to_vector<float>();
+  const auto expected = whole.to_vector<float>();
+  for (std::size_t k = 0; k < expected.size(); ++k)
+    CHECK(again[k] == Approx(static_cast<double>(expected[k])).margin(5e-3));
 }

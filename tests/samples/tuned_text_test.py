@@ -145,6 +145,8 @@ class Writer(Tuned):
                            "--tune", "lora:4", "--context", "16", "--no-privacy", "--epochs", "5",
                            "--batch-size", "20", "--lr", "0.02")
         self.assertLess(facts["test_nats_per_token"], 5)
+        self.refused("no row has a token to learn among its 2", "train", "--init", self.gpt2, "--data", self.path("pairs.tsv"),
+                     "--prompt-column", "ask", "--tune", "lora:4", "--context", "2", "--no-privacy")
 
 
 class Vectors(Tuned):
