@@ -71,8 +71,9 @@ void prefetch_rows(const T* x, std::int64_t stride, std::int64_t width, std::int
 }
 
 // Folds column k of some rows, of which row 0 is term `first`, into partial[lane][k]. If
-// `together`, many short rows at a time save loads and stores; long rows go one by one, because
-// processors prefetch one long stream better than many short ones.
+// `together`, many short rows at a time save loads and stores, which is worth its code for sums of
+// neighbours alone; long rows go one by one, because processors prefetch one long stream better
+// than many short ones.
 template <class Fold, class T, class Step>
 void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, std::int64_t first,
                bool together, double (*partial)[max_columns]) {
@@ -96,13 +97,15 @@ void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, std:
   std::int64_t row = 0;
   while (row < rows.size) {
     const std::int64_t lane = together ? (first + row) % lanes : 0;
-    if (!together || width >= long_row || lane != 0 || row + many > rows.size) {
-      add(row++, partial + lane, std::integer_sequence<int, 1, 1>{});
-      continue;
+    if constexpr (std::is_same_v<Fold, SumFold> && !std::is_same_v<Step, std::int64_t>) {
+      if (together && width < long_row && lane == 0 && row + many <= rows.size) {
+        prefetch_rows(x + (row + many) * rows.stride, rows.stride, width, many);
+        add(row, partial, std::integer_sequence<int, lanes, depth>{});
+        row += many;
+        continue;
+      }
     }
-    if (step == 1) prefetch_rows(x + (row + many) * rows.stride, rows.stride, width, many);
-    add(row, partial, std::integer_sequence<int, lanes, depth>{});
-    row += many;
+    add(row++, partial + lane, std::integer_sequence<int, 1, 1>{});
   }
 }
 
