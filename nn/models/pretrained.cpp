@@ -10,6 +10,7 @@
 #include "core/io/atomic_file.h"
 #include "core/io/strict_json.h"
 #include "core/io/weights_file.h"
+#include "core/join.h"
 #include "nn/layers/quantized_layers.h"
 #include "nn/models/architecture.h"
 #include "nn/models/config.h"
@@ -34,6 +35,13 @@ nlohmann::json read_config(const std::string& path) {
   return parse_json_object(read_file(file, max_config_bytes), file, config_limits);
 }
 
+// For messages: a name of each architecture that is known.
+std::string known_names() {
+  std::vector<std::string> names;
+  for (const Architecture& one : architectures()) names.push_back(one.names[0]);
+  return join(names, ", ");
+}
+
 const Architecture& architecture_of(const nlohmann::json& config, const WeightsFile& file,
                                     const PretrainedOptions& options) {
   const ConfigFields fields(config);
@@ -50,11 +58,13 @@ const Architecture& architecture_of(const nlohmann::json& config, const WeightsF
   const nlohmann::json& metadata = file.metadata();
   if (metadata.contains("general.architecture") && metadata["general.architecture"].is_string())
     add(metadata["general.architecture"]);
-  check(!names.empty(), "{}: there is no config.json, and no architecture is named in the options",
-        file.path());
+  check(!names.empty(),
+        "{}: there is no config.json, and no architecture is named in the options: {}", file.path(),
+        known_names());
   const Architecture* found =
       architecture_named(options.architecture.empty() ? names : std::vector{names[0]});
-  check(found != nullptr, "{}: the architecture {} is not known", file.path(), names[0]);
+  check(found != nullptr, "{}: the architecture {} is not known; known are {}", file.path(),
+        names[0], known_names());
   return *found;
 }
 

@@ -11,7 +11,8 @@ void add_start_options(CommandLine& line, Start& start) {
               "(safetensors, .pth, .bin, .gguf)",
               "PATH");
   line.option("--architecture", start.architecture,
-              "the model's architecture, of files that do not say it: resnet50", "NAME");
+              "the model's architecture, of files that do not say it: resnet50, efficientnet_lite0",
+              "NAME");
   line.option("--tune", start.tune, std::string("what is trained: ") + nn::tuning_texts, "WORDS");
   line.option("--head-bound", start.head_bound,
               "clip the new head as a group of its own, by this bound; 0: with the rest", "X");

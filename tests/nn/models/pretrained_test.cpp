@@ -237,7 +237,9 @@ TEST_CASE("a file without config.json needs the name of its architecture") {
   const Files files;
   save_safetensors(files.folder.path("only.safetensors"), {.tensors = files.tensors});
   const std::string path = files.folder.path("only.safetensors");
-  CHECK(throws([&] { nn::load_pretrained(path); }, "no architecture is named"));
-  CHECK(throws([&] { nn::load_pretrained(path, {.architecture = "gpt3"}); }, "gpt3 is not known"));
+  CHECK(throws([&] { nn::load_pretrained(path); },
+               "no architecture is named in the options: gpt2, llama"));
+  CHECK(throws([&] { nn::load_pretrained(path, {.architecture = "gpt3"}); },
+               "gpt3 is not known; known are gpt2, "));
   CHECK(throws<SystemFailure>([&] { nn::load_pretrained(files.folder.path("none")); }, "none"));
 }
