@@ -140,6 +140,20 @@ int train(int argc, const char* const* argv) {
                : samples::train_command<TextTask>(argc, argv);
 }
 
+// A table, in which each person writes four sentences.
+void write_table(const std::string& path, std::uint64_t seed, std::int64_t first,
+                 std::int64_t end) {
+  constexpr std::int64_t sentences_of_person = 4;
+  const std::vector<std::string> classes = sentence_classes();
+  std::string table = "person\tplace\ttext\n";
+  for (std::int64_t k = first; k < end; ++k) {
+    const Sentence one = sentence(seed, k);
+    table += fmt::format("person{}\t{}\t{}\n", k / sentences_of_person,
+                         classes[static_cast<std::size_t>(one.place)], one.text);
+  }
+  samples::write_text({path, table});
+}
+
 // A file of lines for each class.
 void write_files(const std::string& folder, std::uint64_t seed, std::int64_t first,
                  std::int64_t end) {
@@ -162,9 +176,9 @@ int write_sentences(int argc, const char* const* argv) {
   std::uint64_t seed = 0;
   samples::CommandLine line(
       "Writes sentences that the program makes up: a file of lines for each place they tell "
-      "about.");
+      "about, or a table of persons, places and texts.");
   line.group("Options");
-  line.option("--out", out, "new folder", "DIR");
+  line.option("--out", out, "new folder, or table (.tsv)", "PATH");
   line.option("--count", count, "number of sentences", "N");
   line.option("--first", first, "number of the first one in an endless list", "N");
   line.add_seed(seed, "the list");
@@ -174,7 +188,8 @@ int write_sentences(int argc, const char* const* argv) {
   samples::require(count >= 1 && count <= most, "--count", count, "from 1 to 2^20");
   samples::require(first >= 0 && first <= most, "--first", first, "from 0 to 2^20");
   check(!std::filesystem::exists(out), "--out: {} exists already: give another name", out);
-  write_files(out, seed, first, first + count);
+  const auto write = out.ends_with(".tsv") ? write_table : write_files;
+  write(out, seed, first, first + count);
   samples::print("{} sentences in {}\n", count, out);
   return 0;
 }

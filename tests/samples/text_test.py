@@ -249,6 +249,18 @@ class Sentences(InFolder):
         settings = {entry["name"]: entry["value"] for entry in facts["settings"]}
         self.assertEqual(("72", "18"), (settings["train size"], settings["test size"]))
         self.refused("exists already", "sentences", "--out", folder)
+
+    def test_sentences_are_written_as_a_table_of_persons(self):
+        table = self.path("sentences.tsv")
+        done = self.call("sentences", "--out", table, "--count", "8", "--first", "4")
+        self.assertEqual((0, f"8 sentences in {table}\n"), (done.returncode, done.stdout))
+        with open(table, encoding="utf-8") as file:
+            rows = [line.rstrip("\n").split("\t") for line in file]
+        self.assertEqual(["person", "place", "text"], rows[0])
+        self.assertEqual(["person1"] * 4 + ["person2"] * 4, [row[0] for row in rows[1:]])
+        self.assertTrue(all(row[1] in ("garden", "harbor", "kitchen") for row in rows[1:]), rows)
+
+    def test_sentences_that_cannot_be_written_are_refused(self):
         self.refused("--count: 0", "sentences", "--out", self.path("none"), "--count", "0")
 
 
