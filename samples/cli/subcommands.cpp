@@ -36,7 +36,10 @@ int run_subcommand(const ProgramHelp& help, const std::vector<Subcommand>& comma
     check(found != names.end(), "{}: give one of {} (--help says more)",
           wanted.empty() ? "no command" : "no command is called " + printable(wanted),
           join(names, ", "));
-    return commands[static_cast<std::size_t>(found - names.begin())].run(argc - 1, argv + 1);
+    const std::string name = program_file(help.name) + " " + wanted;  // for the command's help
+    std::vector<const char*> words(argv + 1, argv + argc);
+    words[0] = name.c_str();
+    return commands[static_cast<std::size_t>(found - names.begin())].run(argc - 1, words.data());
   });
 }
 

@@ -1,6 +1,7 @@
 // The options of `text train`: apart, since they need the library for command lines.
 #include "samples/cli/command_line.h"
 #include "samples/text/text_task.h"
+#include "samples/text/tuning_options.h"
 
 namespace sotto::text {
 
@@ -47,7 +48,12 @@ void TextTask::add_model_options(samples::CommandLine& line) {
 }
 
 void TextTask::add_options(samples::CommandLine& line, Options which, samples::Settings& settings) {
-  which == Options::data ? add_data_options(line, settings) : add_model_options(line);
+  if (which == Options::data) return add_data_options(line, settings);
+  line.group("Tuning a published model on a table, or on text as above");
+  add_tuning_options(line, tuning_);
+  add_table_options(line, tuning_);
+  line.group("Training");
+  add_model_options(line);
 }
 
 }  // namespace sotto::text

@@ -10,6 +10,7 @@
 #include "samples/text/results.h"
 #include "samples/text/sentences.h"
 #include "samples/text/trigram.h"
+#include "samples/text/tuning_options.h"
 
 namespace sotto::text {
 
@@ -153,11 +154,13 @@ void TextTask::fit_to_data(Settings& s) const {
 }
 
 std::vector<const char*> TextTask::unused_options() const {
-  if (model_.network.model != "trigram") return {};
-  return {"--epochs",         "--steps",     "--batch-size", "--sampling",
-          "--max-batch-size", "--optimizer", "--lr",         "--lr-schedule",
-          "--warmup",         "--momentum",  "--ema",        "--cuda-graph",
-          "--embedding",      "--hidden",    "--layers",     "--heads"};
+  std::vector<const char*> unused = tuning_option_names();
+  if (model_.network.model == "trigram")
+    unused.insert(unused.end(),
+                  {"--epochs", "--steps", "--batch-size", "--sampling", "--max-batch-size",
+                   "--optimizer", "--lr", "--lr-schedule", "--warmup", "--momentum", "--ema",
+                   "--cuda-graph", "--embedding", "--hidden", "--layers", "--heads"});
+  return unused;
 }
 
 samples::Data TextTask::made_up(const Settings& s) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "samples/text/text_model.h"
+#include "samples/text/tuned_text.h"
 #include "samples/training/task.h"
 
 namespace sotto::text {
@@ -35,6 +36,7 @@ class TextTask final : public samples::Task {
   double test_fraction_ = 0.2;
   std::int64_t test_every_ = 0;  // 0: a fraction
   TextModel model_;
+  TunedText tuning_;  // options that the help lists; without --init they are refused
 };
 
 }  // namespace sotto::text

@@ -24,7 +24,6 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--epsilon", "--noise-multiplier"},
     {"--epochs", "--steps"},
     {"--save", "--resume"},
-    {"--preset", "--resume"},
     {"--no-privacy", "--epsilon"},
     {"--no-privacy", "--noise-multiplier"},
     {"--no-privacy", "--delta"},
@@ -138,8 +137,10 @@ void Reading::add_privacy() {
 void Reading::add_training() {
   Settings& s = options_.settings;
   line_.group("Training");
-  line_.option("--preset", preset_,
-               fmt::format("settings that work: {}", join(preset_names(task_), ", ")), "NAME");
+  if (const std::vector<std::string> names = preset_names(task_); !names.empty()) {
+    line_.option("--preset", preset_, "settings that work: " + join(names, ", "), "NAME");
+    line_.conflict("--preset", "--resume");
+  }
   line_.option("--epochs", s.epochs, "passes over the training data", "X");
   line_.option("--steps", s.steps, "steps, instead of --epochs", "N");
   line_.option("--batch-size", s.batch, "expected samples in a (logical) batch", "X");

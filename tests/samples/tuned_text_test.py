@@ -120,6 +120,12 @@ class Classifier(Tuned):
             with self.subTest(words=words):
                 self.refused(re.escape(part), "train", "--init", self.bert, *words)
 
+    def test_the_options_of_tuning_are_in_the_help_and_need_a_model(self):
+        told = self.command("train", "--help")
+        self.assertIn("Usage: sotto-text train [OPTIONS]", told)
+        self.assertIn("--label-column NAME", told)
+        self.refused("--tune: has no effect on this model", "train", "--tune", "all")
+
 
 class Writer(Tuned):
     def test_a_language_model_is_tuned_and_writes(self):
