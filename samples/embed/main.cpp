@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/io/atomic_file.h"
 #include "nn/data/tokenizer/tokenizer.h"
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
@@ -91,9 +92,14 @@ void embed(const Options& o) {
   }
   check(o.schema.empty() || !records.classes.empty(),
         "--schema: needs classes (--label-column names the column)");
-  samples::write_text({o.out, table(vectors, records)});
+  const std::string csv = table(vectors, records);
+  samples::write_result(o.out, [&](const std::string& path) {
+    const auto write = [&](FileWriter& writer) { writer.write(csv); };
+    write_file_atomically(path, write, FileKind::other, Readers::owner);
+  });
   if (!o.schema.empty()) samples::write_text({o.schema, schema(vectors, records)});
-  samples::print("{} vectors of {} numbers in {}\n", vectors.size(0), vectors.size(1), o.out);
+  samples::print("{} vectors of {} numbers in {}, which is as SECRET as the data\n",
+                 vectors.size(0), vectors.size(1), o.out);
 }
 
 }  // namespace

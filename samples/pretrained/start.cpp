@@ -15,7 +15,7 @@ void check_start(const Start& start) {
 }
 
 std::vector<TaskSetting> start_settings(Start& start) {
-  return {{"init", &start.init},
+  return {{init_setting, &start.init},
           {"architecture", &start.architecture},
           {"tune", &start.tune},
           {"head bound", &start.head_bound},
@@ -37,6 +37,9 @@ std::optional<ModelPart> head_of(const Start& start, const nn::PretrainedModel& 
   if (start.head_bound == 0 && start.head_rate == 0) return std::nullopt;
   ModelPart part{.paths = model.parts().head};
   check(!part.paths.empty(), "--head-bound, --head-lr: the model has no head of its own");
+  check(start.head_bound == 0 || settings.clip_groups == "flat",
+        "--clip-groups: {}: with --head-bound there are two groups, the head and the rest",
+        settings.clip_groups);
   part.clip_bound = start.head_bound;  // 0: clipped with the rest
   part.learning_rate = start.head_rate > 0 ? start.head_rate : settings.learning_rate;
   return part;

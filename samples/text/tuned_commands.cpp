@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "core/error.h"
+#include "core/io/safetensors.h"
+#include "dp/engine/training_checkpoint.h"
 #include "memory/outputs_of.h"
 #include "nn/models/adapter.h"
 #include "samples/cli/program.h"
@@ -92,8 +94,14 @@ void write_on(const Writer& writer, const std::string& prompt, nn::GenerateOptio
 
 void export_tuned(const std::string& model, const std::string& folder, bool adapter) {
   TunedModel tuned = load_tuned(model);
-  if (adapter) return nn::save_adapter(tuned.started.pretrained, folder);
-  nn::save_pretrained(tuned.started.pretrained, folder);
+  if (adapter) {
+    nn::save_adapter(tuned.started.pretrained, folder);
+  } else {
+    nn::save_pretrained(tuned.started.pretrained, folder);
+  }
+  // Whoever trains from the folder again must know what its weights have spent.
+  const std::string statement = load_safetensors(model).metadata.at(statement_key);
+  samples::write_text({std::filesystem::path(folder) / statement_file, statement + "\n"});
 }
 
 }  // namespace sotto::text

@@ -27,8 +27,10 @@ Writer open_writer(const std::string& path);
 void write_on(const Writer& writer, const std::string& prompt, nn::GenerateOptions options,
               const std::function<void(const std::string& text)>& tell);
 
+// The privacy statement of a model in an exported folder.
+inline constexpr const char* statement_file = "privacy_statement.json";
 // Writes a saved tuned model as a folder that its first publisher's software loads: merged, or
-// with `adapter` LoRA's matrices and the head alone (PEFT).
+// with `adapter` LoRA's matrices and the head alone (PEFT), with its privacy statement.
 void export_tuned(const std::string& model, const std::string& folder, bool adapter);
 
 }  // namespace sotto::text

@@ -91,7 +91,7 @@ Data load_data(Task& task, Options& options, bool leads) {
   requested.train_size = settings.requested_train_size;
   requested.test_size = settings.requested_test_size;
   Data data = loaded("--train-size, --test-size", [&] { return task.load(requested); });
-  if (leads && data.keep) data.keep(data);
+  if (leads && data.keep && !options.dry_run) data.keep(data);
   if (settings.validation > 0) data = validation_of(data, settings);
   const std::int64_t units = data.train.unit_count();
   check(units > 1 || data.train.size() == 1,

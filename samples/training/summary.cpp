@@ -80,8 +80,9 @@ void tell_files(const Outcome& outcome, PrivacyStatement& privacy) {
       fmt::format("The file {}: losses and norms of the training data", statistics_path(model)));
 }
 
-PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
-  PrivacyStatement privacy = engine.report();
+PrivacyStatement statement(const Outcome& outcome, const TrainedModel& model,
+                           const Engine& engine) {
+  PrivacyStatement privacy = model.statement(engine);
   privacy.not_covered.insert(
       privacy.not_covered.begin(),
       "The test data: what is measured on them may be published only if they may");
@@ -148,7 +149,7 @@ TrainingReport make_report(const Outcome& outcome, TrainedModel& model, const Tr
   report.norms = statistics.norms;
   report.phases = phase_rows(run);
   if (const Engine* const engine = run.engine()) {
-    if (run.ranks()->rank() == 0) report.privacy = statement(outcome, *engine);
+    if (run.ranks()->rank() == 0) report.privacy = statement(outcome, model, *engine);
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }

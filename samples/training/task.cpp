@@ -1,15 +1,24 @@
 #include "samples/training/task.h"
 
-#include <algorithm>
-
 #include "autograd/ops.h"
 #include "nn/predict.h"
 
 namespace sotto::samples {
 
-bool ModelPart::has(const std::string& name) const {
-  return std::ranges::any_of(
-      paths, [&](const std::string& path) { return name == path || name.starts_with(path + "."); });
+std::vector<std::string> taken_as_public(const TaskFacts& facts) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value, on_resume] : facts.settings) {
+    const auto* const text = std::get_if<std::string*>(&value);
+    if (!text || (*text)->empty()) continue;
+    if (name == std::string_view(init_setting))
+      texts.push_back(fmt::format(
+          "The data that the weights of {} were trained on: where units of these data were among "
+          "them, that training's epsilon is to be added, or there is no guarantee",
+          **text));
+    if (name == std::string_view(classes_setting) && files_of(facts.source))
+      texts.emplace_back("The names of the classes, and their number: they must be public");
+  }
+  return texts;
 }
 
 std::string data_text(const TaskFacts& facts) {

@@ -35,6 +35,8 @@ struct TaskSetting {
   std::variant<bool*, std::int64_t*, double*, std::string*> value;
   OnResume on_resume = OnResume::must_agree;
 };
+// Names of settings that a privacy statement tells about: where weights come from, and classes.
+inline constexpr const char *init_setting = "init", *classes_setting = "classes";
 
 // Named settings that work well.
 struct Preset {
@@ -49,8 +51,6 @@ struct ModelPart {
   std::vector<std::string> paths;  // "classifier", "bert.pooler"
   double clip_bound = 1;           // 0: clipped with the rest
   double learning_rate = 1;
-
-  bool has(const std::string& name) const;
 };
 
 // The facts of a task that its options decide. All but `metadata` hold once prepare() has returned.
@@ -79,6 +79,8 @@ struct TaskFacts {
 };
 // "people made up by the program; 3 of them ...".
 std::string data_text(const TaskFacts& facts);
+// Sentences for a privacy statement on all that training reads without noise.
+std::vector<std::string> taken_as_public(const TaskFacts& facts);
 
 // A learner that a task has beside its model.
 class TaskLearner : public Learner {

@@ -1,9 +1,9 @@
 #include "samples/training/trained_model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "dp/clipping/tuning_groups.h"
 #include "dp/engine/training_checkpoint.h"
 #include "memory/outputs_of.h"
 #include "nn/init.h"
@@ -30,25 +30,19 @@ std::optional<nn::Schedule> schedule_of(const Settings& s) {
   return std::nullopt;
 }
 
-// Divides the trained parameters of a model with a part of its own: the others, and those of the
-// part.
-std::array<std::vector<Parameter*>, 2> divided(nn::Module& model, const ModelPart& part) {
-  std::array<std::vector<Parameter*>, 2> parts;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    if (parameter->trainable) parts.at(part.has(name) ? 1 : 0).push_back(parameter);
-  }
-  return parts;
-}
-
 template <class Rule>
 std::unique_ptr<nn::Optimizer> optimizer_of(nn::Module& model, const std::optional<ModelPart>& part,
                                             const Rule& rule) {
   using Made = nn::RuleOptimizer<Rule>;
   if (!part) return std::make_unique<Made>(model, rule);
-  const auto [rest, own] = divided(model, *part);
-  Rule own_rule = rule;
-  own_rule.learning_rate = part->learning_rate;
-  return std::make_unique<Made>(std::vector<typename Made::Group>{{rest, rule}, {own, own_rule}});
+  const nn::ModelParts parts{.head = part->paths};
+  std::vector<typename Made::Group> groups(2, {{}, rule});
+  groups[1].rule.learning_rate = part->learning_rate;
+  for (const auto& [path, parameter] : model.named_parameters()) {
+    if (parameter->trainable) groups[parts.in_head(path) ? 1 : 0].parameters.push_back(parameter);
+  }
+  std::erase_if(groups, [](const auto& group) { return group.parameters.empty(); });
+  return std::make_unique<Made>(groups);
 }
 
 std::unique_ptr<nn::Optimizer> make_optimizer(nn::Module& model, const Settings& s,
@@ -64,9 +58,8 @@ std::vector<ClipGroup> clip_groups(nn::Module& model, const Settings& s,
                                    const std::optional<ModelPart>& part) {
   if (s.clip_groups == "layers") return layer_groups(model.named_parameters(), s.clip_bound);
   if (!part || part->clip_bound == 0) return {};
-  const auto [rest, own] = divided(model, *part);
-  if (rest.empty()) return {{own, part->clip_bound}};
-  return {{rest, s.clip_bound}, {own, part->clip_bound}};
+  return tuning_groups(model, {.head = part->paths},
+                       {.body = s.clip_bound, .head = part->clip_bound});
 }
 
 TaskModel make_model(Task& task, const Settings& settings, const Data& data) {
@@ -151,11 +144,18 @@ void TrainedModel::describe(TrainingReport& report) {
   for (const auto& [name, value] : learner_->learned()) report.results.push_back({name, value});
 }
 
+PrivacyStatement TrainedModel::statement(const Engine& engine) const {
+  PrivacyStatement statement = engine.report();
+  const std::vector<std::string> more = taken_as_public(task_.facts());
+  statement.not_covered.insert(statement.not_covered.end(), more.begin(), more.end());
+  return statement;
+}
+
 void TrainedModel::save(const std::string& path, const Engine* engine) {
   const auto scope = averaged();
   std::map<std::string, std::string> metadata = task_.facts().metadata;
   metadata[statement_key] =
-      engine != nullptr ? to_json(engine->report()) : "\"none: trained with --no-privacy\"";
+      engine != nullptr ? to_json(statement(*engine)) : "\"none: trained with --no-privacy\"";
   if (!model_.saved) return nn::save_module(path, *model_.network, metadata);
   save_safetensors(path, {.tensors = model_.saved(), .metadata = metadata});
 }

@@ -32,7 +32,9 @@ class TrainedModel {
   double measure(const Data& data);
   // Adds the task's results to the report, with averaged weights if there are any.
   void describe(TrainingReport& report);
-  // Saves the averaged weights, if there are any, with the engine's privacy statement (null: it
+  // The engine's, with what the task reads without noise.
+  PrivacyStatement statement(const Engine& engine) const;
+  // Saves the averaged weights, if there are any, with this statement (null: it
   // says that there is no privacy) and the metadata of the task.
   void save(const std::string& path, const Engine* engine);
 

@@ -34,6 +34,8 @@ class Tuned(TrainingCase):
     def test_features_are_computed_once_and_kept(self):
         cache = self.path("features")
         words = [*self.start, *FEW, "--tune", "head", "--cache", cache, "--noise-multiplier", "1", "--steps", "2"]
+        self.train(*words, "--dry-run")
+        self.assertFalse(os.path.exists(cache))  # nothing is saved
         self.train(*words)
         tensors = read_tensors(cache)[0]
         self.assertEqual(("F16", (120, 64)), tensors["train"][:2])

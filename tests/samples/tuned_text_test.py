@@ -73,6 +73,27 @@ class Classifier(Tuned):
         self.assertEqual(160, len(rows))
         self.assertEqual({"unit", "class", "p(bad)", "p(good)"}, set(rows[0]))
 
+    def test_the_statement_says_that_base_and_classes_are_taken_as_public(self):
+        model, page = self.path("m.safetensors"), self.path("page.json")
+        self.tune("--tune", "head", "--batch-size", "40", "--epsilon", "8", "--epochs", "1", "--save", model,
+                  "--json", page)
+        with open(page, encoding="utf-8") as file:
+            of_page = json.load(file)["privacy"]["not_covered"]
+        saved = json.loads(read_tensors(model)[1]["sotto.privacy"])["not_covered"]
+        for told in of_page, saved:
+            self.assertTrue([text for text in told if f"the weights of {self.bert} were trained on" in text], told)
+            self.assertTrue([text for text in told if text.startswith("The names of the classes")], told)
+
+    def test_the_head_has_a_bound_and_a_rate_of_its_own(self):
+        words = ["--batch-size", "40", "--epsilon", "8", "--epochs", "1"]
+        self.tune("--tune", "head", "--head-bound", "2", "--head-lr", "0.1", *words)
+        page = self.path("page.json")
+        self.tune("--tune", "lora:2", "--head-bound", "2", *words, "--json", page)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("in 2 groups by the rule \"minimum\" to bounds 1, 2", json.load(file)["privacy"]["clipping"])
+        self.refused("--clip-groups: layers: with --head-bound", "train", "--init", self.bert, "--data", self.table(),
+                     "--label-column", "label", *PRIVATE, *words, "--head-bound", "2", "--clip-groups", "layers")
+
     def test_a_user_is_a_unit(self):
         out = self.tune("--tune", "head", "--unit", "user", "--user-column", "who", "--epsilon", "8",
                         "--epochs", "1", "--batch-size", "20")
@@ -99,6 +120,8 @@ class Classifier(Tuned):
         model = self.path("m.safetensors")
         self.tune("--tune", "lora:2", "--batch-size", "40", "--epsilon", "8", "--epochs", "1", "--save", model)
         self.command("export", "--model", model, "--out", self.path("whole"))
+        with open(self.path("whole/privacy_statement.json"), encoding="utf-8") as file:
+            self.assertGreaterEqual(8, json.load(file)["epsilon"])
         tensors = read_tensors(self.path("whole/model.safetensors"))[0]
         self.assertIn(("F32", (2, 16)), [tensor[:2] for name, tensor in tensors.items() if "classifier" in name])
         self.assertFalse([name for name in tensors if "lora" in name])
@@ -161,6 +184,8 @@ class Vectors(Tuned):
         made = run_program([EMBED, "--init", self.bert, "--data", self.table(), "--label-column", "label",
                             "--context", "16", "--out", vectors, "--schema", schema])
         self.assertEqual((0, ""), (made.returncode, made.stderr))
+        self.assertIn("as SECRET as the data", made.stdout)
+        self.assertEqual(0o600, os.stat(vectors).st_mode & 0o777)
         with open(vectors, encoding="utf-8") as file:
             row = next(csv.DictReader(file))
         self.assertAlmostEqual(1, sum(float(row[f"v{k}"]) ** 2 for k in range(1, 17)), places=4)
