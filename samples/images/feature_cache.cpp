@@ -25,10 +25,10 @@ std::string fingerprint(const samples::Data& data, const ImageNetworkOptions& op
   if (options.is_pretrained())
     return fmt::format("{} and {} pictures {:016x}, of {} at {} pixels", data.train.size(),
                        data.test.size(), both, options.start.init, options.input_size);
-  return fmt::format("{} and {} pictures {:016x}, {} x {}, {} channels, {}, {} groups{}",
+  return fmt::format("{} and {} pictures {:016x}, {} x {}, {} channels, planes of {} groups{}",
                      data.train.size(), data.test.size(), both, options.shape.size,
-                     options.shape.size, options.shape.channels, options.model,
-                     options.features.groups, options.features.mirror ? ", mirror" : "");
+                     options.shape.size, options.shape.channels, options.features.groups,
+                     options.features.mirror ? ", mirror" : "");
 }
 
 TensorFile load_features(const std::string& path, const std::string& wanted) {

@@ -53,9 +53,9 @@ class Features::Moments {
   double sum_ = 0, squares_ = 0, count_ = 0;
 };
 
-std::int64_t feature_count(const PictureShape& shape, const FeatureOptions& options) {
-  return scattering_paths * shape.channels * (shape.size / pixels_for_a_feature) *
-         kept_columns(shape, options);
+Shape feature_shape(const PictureShape& shape, const FeatureOptions& options) {
+  return {scattering_paths * shape.channels, shape.size / pixels_for_a_feature,
+          kept_columns(shape, options)};
 }
 
 Features::Features(const PictureShape& shape, const FeatureOptions& options)
@@ -71,7 +71,7 @@ Features::Features(const PictureShape& shape, const FeatureOptions& options)
 void Features::each_picture(
     const Tensor& pictures,
     const std::function<void(std::int64_t k, std::span<float> features)>& use) const {
-  const std::int64_t n = pictures.size(0), count = feature_count(shape_, options_);
+  const std::int64_t n = pictures.size(0), count = feature_shape(shape_, options_).numel();
   const std::int64_t columns = shape_.size / pixels_for_a_feature;
   const std::int64_t kept = kept_columns(shape_, options_);
   for (std::int64_t first = 0; first < n; first += pictures_at_once) {
@@ -117,10 +117,12 @@ void Features::rescale(std::span<float> features, const Scale& scale) {
 }
 
 Tensor Features::operator()(const Tensor& pictures) const {
-  const std::int64_t count = feature_count(shape_, options_);
+  Shape shape = feature_shape(shape_, options_);
+  const std::int64_t count = shape.numel();
+  shape.insert(0, pictures.size(0));
   const auto parts =
       channels_.empty() ? static_cast<std::size_t>(options_.groups) : channels_.size();
-  Tensor y = Tensor::empty({pictures.size(0), count}, Dtype::f16);
+  Tensor y = Tensor::empty(shape, Dtype::f16);
   auto* const to = y.data<f16>();
   each_picture(pictures, [&](std::int64_t k, std::span<float> features) {
     const std::size_t width = features.size() / parts;

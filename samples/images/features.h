@@ -22,16 +22,16 @@ struct FeatureOptions {
   bool mirror = false;
 };
 
-// The number of a picture's features.
-std::int64_t feature_count(const PictureShape& shape, const FeatureOptions& options);
+// The shape of a picture's features: channels, rows, columns.
+Shape feature_shape(const PictureShape& shape, const FeatureOptions& options);
 
 // Makes the features of pictures of one shape: the square roots of the scattering transform
 // (nn/data/images/scattering.h), normalised.
 class Features {
  public:
   Features(const PictureShape& shape, const FeatureOptions& options);
-  // Pictures [n, c, size, size] -> f16 [n, features]. A picture's features depend on no other
-  // picture.
+  // Pictures [n, c, size, size] -> f16 [n, channels, rows, columns]. A picture's features depend on
+  // no other picture.
   Tensor operator()(const Tensor& pictures) const;
 
  private:

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dp/engine/standardize.h"
 #include "nn/module.h"
 #include "samples/images/features.h"
 #include "samples/images/started_network.h"
@@ -17,17 +18,20 @@ struct ImageNetworkOptions {
   PictureShape shape = {};           // of the pictures
   std::int64_t classes = 10;
   FeatureOptions features = {};  // for scattering
+  bool standardize = false;      // for scattering: its channels, by private statistics
   samples::Start start = {};     // of the model `pretrained`
   std::int64_t input_size = 0;   // that pretrained ones resize pictures to; 0: their own
   std::string norms = "frozen";  // what becomes of batch norms: of stored_norm_names()
 
   bool is_pretrained() const { return !start.init.empty(); }
+  bool scatters() const { return model.starts_with("scattering"); }
 };
 
-// "scattering": a linear layer on features that are not learned (Tramer and Boneh 2021). "cnn":
-// convolutions with tanh (Papernot et al. 2021). "resnet18", "resnet20", "resnet50" and "wrn-16-4":
-// residual networks with group normalisation, the last with standardised weights and pictures (De
-// et al. 2022). "vit-tiny": a transformer over patches of 4 x 4 pixels.
+// "scattering": a linear layer on features that are not learned (Tramer and Boneh 2021).
+// "scattering-cnn": two convolutions on them. "cnn": convolutions with tanh (Papernot et al. 2021).
+// "resnet18", "resnet20", "resnet50" and "wrn-16-4": residual networks with group normalisation,
+// the last with standardised weights and pictures (De et al. 2022). "vit-tiny": a transformer over
+// patches of 4 x 4 pixels.
 std::vector<std::string> network_names();
 
 // What a published model's batch norms become (nn::StoredNorms).
@@ -38,6 +42,9 @@ std::vector<std::string> stored_norm_names();
 void check_network(const ImageNetworkOptions& options);
 // Logits [n, classes] of NetworkInputs.
 std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options);
+
+// The layer of `standardize`, and the ranges of its channels. The network is make_network()'s.
+StandardizeOptions standardize_options(nn::Module& network, const ImageNetworkOptions& options);
 
 // The network's inputs for pictures [n, c, size, size]: themselves, or their features, for
 // scattering and for published models whose classifier alone is trained.

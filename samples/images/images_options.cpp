@@ -31,7 +31,8 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
 }
 
 void ImagesTask::add_model_options(samples::CommandLine& line) {
-  line.choice("--model", network_.model, "network; scattering is linear on fixed features",
+  line.choice("--model", network_.model,
+              "network; scattering is linear on fixed features, scattering-cnn convolutional",
               network_names());
   samples::add_start_options(line, network_.start);
   line.choice("--batch-norms", network_.norms,
@@ -43,6 +44,10 @@ void ImagesTask::add_model_options(samples::CommandLine& line) {
               "N");
   line.flag("--mirror", network_.features.mirror,
             "a picture and its mirror image are the same to scattering");
+  line.flag("--standardize", network_.standardize,
+            "standardise scattering's channels by means and deviations of the training pictures, "
+            "released with noise: a part of --epsilon");
+  for (const char* other : {"--no-privacy", "--compare"}) line.conflict(other, "--standardize");
   line.option(
       "--views", views_,
       "random views of each picture in a step, whose mean gradient is clipped as one: they cost no "

@@ -18,6 +18,7 @@ std::string model_text(const ImageNetworkOptions& options,
                           {"channels", options.shape.channels},
                           {"groups", options.features.groups},
                           {"mirror", options.features.mirror},
+                          {"standardize", options.standardize},
                           {"classes", classes}};
   if (options.is_pretrained())
     model["start"] = {{"of", samples::to_json(options.start)},
@@ -34,7 +35,8 @@ SavedImageModel load_model(const std::string& path) {
                                           .channels = model.at("channels").get<std::int64_t>()},
                                 .classes = std::ssize(classes),
                                 .features = {.groups = model.at("groups").get<std::int64_t>(),
-                                             .mirror = model.at("mirror").get<bool>()}};
+                                             .mirror = model.at("mirror").get<bool>()},
+                                .standardize = model.value("standardize", false)};
     if (model.contains("start")) {
       options.start = samples::start_from_json(model.at("start").at("of"));
       options.input_size = model.at("start").at("input size");

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import re
-import stat
 import struct
 import tarfile
 import unittest
@@ -248,55 +247,6 @@ class Training(InFolder):
         return folder
 
 
-class Features(InFolder):
-    def test_features_are_kept_for_the_next_run_on_the_same_pictures_only(self):
-        cache, data = self.path("features"), self.pictures()
-        common = ["--size", str(SIDE), "--noise-multiplier", "2", "--batch-size", "10", "--delta",
-                  "1e-3", "--steps", "2", "--cache", cache]
-        self.train("--data", data, *common, "--validation", "0.3")
-        self.assertEqual(0o600, stat.S_IMODE(os.stat(cache).st_mode))
-        tensors, metadata = read_tensors(cache)
-        self.assertEqual(("F16", (64, 81 * 3 * 4)), tensors["train"][:2])
-        self.assertIn("sotto.secret", metadata)
-        written = os.stat(cache).st_mtime_ns
-        self.train("--data", data, *common)
-        self.assertEqual(written, os.stat(cache).st_mtime_ns)
-        for changes in (["--data", self.pictures("other", seed=3)], ["--data", data, "--mirror"],
-                        ["--data", data, "--groups", "9"]):
-            self.refused("--cache: .*features of other data", "train", *common, *changes)
-        self.refused("--cache: needs --model scattering", "train", *common, "--model", "cnn")
-        self.refused("--cache: .*/0.png", "train", "--data", data, "--cache",
-                     os.path.join(data, "down", "0.png"))
-
-    def test_features_are_those_of_a_run_without_a_file(self):
-        seen = []
-        for cache in ([], ["--cache", self.path("c")], ["--cache", self.path("c")]):
-            facts = self.facts("--train-size", "100", "--test-size", "50", "--size", str(SIDE),
-                               "--no-privacy", "--batch-size", "20", "--epochs", "2", *cache)
-            seen.append(facts["points"][-1])
-        self.assertEqual(seen[0], seen[1])
-        self.assertEqual(seen[0], seen[2])
-
-    def test_a_mirror_image_is_the_same_to_the_model_if_asked(self):
-        data = self.pictures()
-        picture = striped(False, random.Random(8))
-        for k, row in enumerate(picture):
-            row[:SIDE] = [k] * SIDE  # no symmetry
-        mirrored = [sum((row[k:k + 3] for k in range(len(row) - 3, -1, -3)), []) for row in picture]
-        files = [self.write(png(picture), "a.png"), self.write(png(mirrored), "b.png")]
-        equal = {}
-        for name, flags in (("plain", []), ("same", ["--mirror"])):
-            self.train("--data", data, "--size", str(SIDE), *FEW, "--steps", "1", *flags, "--save",
-                       self.path(name))
-            out = self.path(name + ".csv")
-            done = self.call("predict", "--model", self.path(name), "--data", *files, "--out", out)
-            self.assertEqual((0, ""), (done.returncode, done.stderr))
-            with open(out, encoding="utf-8") as file:
-                one, other = list(csv.reader(file))[1:]
-            equal[name] = one[1:] == other[1:]
-        self.assertEqual({"plain": False, "same": True}, equal)
-
-
 class Using(InFolder):
     def setUp(self):
         super().setUp()
@@ -325,7 +275,7 @@ class Using(InFolder):
     def test_a_model_knows_its_classes_and_form(self):
         _, metadata = read_tensors(self.model)
         self.assertEqual({"model": "scattering", "size": SIDE, "channels": 3, "groups": 0,
-                          "mirror": False, "classes": ["across", "down"]},
+                          "mirror": False, "standardize": False, "classes": ["across", "down"]},
                          json.loads(metadata["sotto.images.model"]))
 
     def test_a_class_without_pictures_and_files_of_any_size_do_no_harm(self):
@@ -364,7 +314,9 @@ class Refusals(WithCommands, InFolder):
                           ["--test", self.folder]):
             self.refuse(re.escape(arguments[0]), *arguments)
         self.refuse("--size: 10 is not a multiple of 4", "--size", "10", "--model", "vit-tiny")
-        self.refuse("--mirror: needs --model scattering", "--mirror", "--model", "cnn")
+        self.refuse("--size: 12 is below 16", "--size", "12", "--model", "scattering-cnn")
+        for option in ("--mirror", "--standardize"):
+            self.refuse(f"{option}: needs --model scattering", option, "--model", "cnn")
         for views in ("-1", "257"):
             self.refuse("--views: .*from 0 to 256", "--model", "cnn", "--views", views, "--flip")
         self.refuse("--views: 4 views of a picture are equal", "--model", "cnn", "--views", "4")
