@@ -82,24 +82,6 @@ void add_table_each(const Form& chunk, const Shape& shape, const RoundedSum& sum
   }
 }
 
-// Adds the row of each position of each sample as one term. Where samples have so many positions
-// that these may all round alike, to more than `terms` times half a spacing in each element of the
-// parameter, each sample is one term.
-void add_table(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
-               std::int64_t uses) {
-  constexpr double terms = 256;  // docs/appendix/proofs-rounding.md
-  const auto add_chunk = [&](const Form& chunk, auto) {
-    const OneHot& f = *chunk.as<OneHot>();
-    const auto places = static_cast<double>(f.ids.numel()) * static_cast<double>(uses);
-    if (places > terms * std::sqrt(gradient.shape()[0]) * static_cast<double>(f.ids.size(0)))
-      return add_table_each(chunk, gradient.shape(), sum);
-    const RoundedSum rounded{zeros(f.b.shape(), Dtype::f64, f.b.device()), sum.spacing};
-    add_term(f.b, rounded);
-    OneHot{f.ids, rounded.total, f.gaps}.add_sum(sum.total);
-  };
-  for_each_weighted(gradient.form_data(), gradient.shape(), weights, {}, add_chunk);
-}
-
 // Adds each block as one term.
 void add_blocks(const Form& chunk, const Shape& shape, const RoundedSum& sum,
                 std::span<const std::int64_t> ends) {
@@ -155,6 +137,23 @@ void add_split_blocks(const PerSampleGrad& gradient, const RoundedSum& sum, cons
 
 }  // namespace
 
+void add_table(const OneHot& table, std::int64_t table_rows, const RoundedSum& sum,
+               const Tensor& weights, std::int64_t uses) {
+  constexpr double terms = 256;  // docs/appendix/proofs-rounding.md
+  const Shape shape = sum.total.shape();
+  const auto add_chunk = [&](const Form& chunk, auto) {
+    const OneHot& f = *chunk.as<OneHot>();
+    const auto places = static_cast<double>(f.ids.numel()) * static_cast<double>(uses);
+    const auto rows = static_cast<double>(table_rows);
+    if (places > terms * std::sqrt(rows) * static_cast<double>(f.ids.size(0)))
+      return add_table_each(chunk, shape, sum);
+    const RoundedSum rounded{zeros(f.b.shape(), Dtype::f64, f.b.device()), sum.spacing};
+    add_term(f.b, rounded);
+    OneHot{f.ids, rounded.total, f.gaps}.add_sum(sum.total);
+  };
+  for_each_weighted(table, shape, weights, {}, add_chunk);
+}
+
 void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
                  const BlockEnds& ends, std::int64_t uses) {
   const NoTf32Scope exact_factors;
@@ -162,7 +161,8 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
         "PerSampleGrad::add_to: weights {} for {} samples", weights.shape(), gradient.samples());
   const Form& form = gradient.form_data();
   if (const auto* f = form.as<Dense>()) return add_terms(f->gradients, weights, sum);
-  if (form.as<OneHot>()) return add_table(gradient, sum, weights, uses);
+  if (const auto* f = form.as<OneHot>())
+    return add_table(*f, gradient.shape()[0], sum, weights, uses);
   // The choice must not depend on the blocks of this batch: a sample that is alone in its block
   // must be the same term as in any other batch.
   const std::int64_t together = ends ? max_in_term(form, uses) : 1;

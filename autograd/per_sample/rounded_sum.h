@@ -36,9 +36,17 @@ void add_term(const Tensor& term, const RoundedSum& sum);
 namespace detail {
 
 class Form;
+struct OneHot;
 
 // The maximum number of samples in one term if the parameter is used `uses` times.
 std::int64_t max_in_term(const Form& form, std::int64_t uses);
+
+// Adds the row of each position of each sample as one term. Where samples have so many positions
+// that these may all round alike, to more than 256 times half a spacing in each element of the
+// parameter, each sample is one term. The sum has all of the parameter's `table_rows` rows, or
+// some that the ids are numbers of.
+void add_table(const OneHot& table, std::int64_t table_rows, const RoundedSum& sum,
+               const Tensor& weights, std::int64_t uses);
 
 // Implements PerSampleGrad::add_to().
 void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,

@@ -20,13 +20,6 @@ double centered_count(std::ptrdiff_t some, std::size_t all, std::int64_t without
          (static_cast<double>(all) + static_cast<double>(without_rows)) / 2;
 }
 
-// Makes the sum of a parameter to which nothing was added yet.
-void complete(const Parameter& parameter, Tensor& sum) {
-  if (sum.defined()) return;
-  sum = zeros(parameter.value.shape(), Dtype::f64, parameter.value.device());
-  label_for(parameter, MemoryKind::gradient, sum);
-}
-
 }  // namespace
 
 std::int64_t units_without_rows(const Grouping& grouping) {
@@ -46,6 +39,7 @@ void ClipAccumulator::clear() {
   for (const ClipGroup& group : groups_) {
     for (Parameter* parameter : group.parameters) sums_.emplace_back(parameter, Tensor());
   }
+  deferred_.assign(sums_.size(), nullptr);
   statistics_ = {};
   statistics_.norms.resize(groups_.size());
   statistics_.factors.resize(groups_.size());
@@ -55,14 +49,17 @@ void ClipAccumulator::clear() {
 
 void ClipAccumulator::mark() {
   mark_ = {statistics_.loss_sum, statistics_.rows, statistics_.not_finite, unclipped_, {}};
-  for (const auto& [parameter, sum] : sums_) mark_.had_sum.push_back(sum.defined());
+  for (std::size_t k = 0; k < sums_.size(); ++k)
+    mark_.had_sum.push_back(sums_[k].second.defined() || deferred_[k]);
   touched_ = false;
 }
 
 bool ClipAccumulator::undo() {
   if (touched_) return false;
   for (std::size_t k = 0; k < sums_.size(); ++k) {
-    if (!mark_.had_sum[k]) sums_[k].second = Tensor();
+    if (mark_.had_sum[k]) continue;
+    sums_[k].second = Tensor();
+    deferred_[k] = nullptr;
   }
   statistics_.loss_sum = mark_.loss_sum;
   statistics_.rows = mark_.rows;
@@ -131,19 +128,39 @@ std::size_t ClipAccumulator::place_of(const Parameter& parameter) const {
   return static_cast<std::size_t>(entry - sums_.begin());
 }
 
+// A sum to which nothing was added yet is zeros.
+Tensor& ClipAccumulator::complete(std::size_t place) {
+  auto& [parameter, sum] = sums_[place];
+  if (sum.defined()) return sum;
+  const auto deferred = std::exchange(deferred_[place], nullptr);
+  sum = deferred ? deferred->whole()
+                 : zeros(parameter->value.shape(), Dtype::f64, parameter->value.device());
+  label_for(*parameter, MemoryKind::gradient, sum);
+  return sum;
+}
+
 RoundedSum ClipAccumulator::sum_for(const Parameter& parameter) {
   const std::size_t place = place_of(parameter);
-  Tensor& sum = sums_[place].second;
-  complete(parameter, sum);
   touched_ = touched_ || mark_.had_sum[place];
-  return {sum, spacing_for(parameter)};
+  return {complete(place), spacing_for(parameter)};
+}
+
+bool ClipAccumulator::defer(const Parameter& parameter, const std::vector<PerSampleGrad>& uses,
+                            const Tensor& weights, const BlockEnds& ends) {
+  constexpr std::int64_t min_elements = std::int64_t{1} << 16;  // 512 KiB
+  const std::size_t place = place_of(parameter);
+  if (parameter.value.numel() < min_elements || sums_[place].second.defined() || deferred_[place])
+    return false;
+  deferred_[place] = DeferredSum::of(uses, weights, ends, spacing_for(parameter));
+  return deferred_[place] != nullptr;
 }
 
 void ClipAccumulator::add_sums(const Gradients& totals, Totals state) {
   std::vector<std::pair<Tensor, Tensor>> added, copied;
   for (const auto& [parameter, total] : totals) {
-    Tensor& sum = sums_[place_of(*parameter)].second;
-    if (sum.defined()) {
+    const std::size_t place = place_of(*parameter);
+    Tensor& sum = sums_[place].second;
+    if (sum.defined() || deferred_[place]) {
       added.emplace_back(total, sum_for(*parameter).total);
       continue;
     }
@@ -156,18 +173,15 @@ void ClipAccumulator::add_sums(const Gradients& totals, Totals state) {
 }
 
 const Gradients& ClipAccumulator::complete_sums() {
-  for (auto& [parameter, sum] : sums_) complete(*parameter, sum);
+  for (std::size_t place = 0; place < sums_.size(); ++place) complete(place);
   return sums_;
 }
 
 void ClipAccumulator::settle(const Parameter& parameter) {
   if (owners_ == nullptr) return;
-  auto& [settled, sum] = sums_[place_of(parameter)];
-  if (!owners_->has(parameter)) {
-    complete(*settled, sum);
-    owners_->give(*settled, sum);
-  }
-  sum = Tensor();
+  const std::size_t place = place_of(parameter);
+  if (!owners_->has(parameter)) owners_->give(*sums_[place].first, complete(place));
+  sums_[place].second = Tensor();
 }
 
 std::vector<Parameter*> ClipAccumulator::settle_all() {
@@ -175,11 +189,15 @@ std::vector<Parameter*> ClipAccumulator::settle_all() {
   for (const auto& [parameter, sum] : sums_) parameters.push_back(parameter);
   for (const Parameter* parameter : parameters) settle(*parameter);
   sums_.clear();
+  deferred_.clear();
   return parameters;
 }
 
-Gradients ClipAccumulator::take_sums() {
-  complete_sums();
+Gradients ClipAccumulator::take_sums(DeferredSums& deferred) {
+  for (std::size_t place = 0; place < sums_.size(); ++place) {
+    if (!deferred_[place]) complete(place);
+  }
+  deferred = std::exchange(deferred_, {});
   return std::exchange(sums_, {});
 }
 

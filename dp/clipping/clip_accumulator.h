@@ -11,7 +11,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_statistics.h"
-#include "dp/clipping/clipped_sum.h"
+#include "dp/clipping/clipped_sum_content.h"
 
 namespace sotto::nn {
 class SumsToOwners;
@@ -53,6 +53,11 @@ class ClipAccumulator {
   RoundedSum empty_sum(const Parameter& parameter, Device device) const;
   // Returns the parameter's sum, to be added to.
   RoundedSum sum_for(const Parameter& parameter);
+  // Keeps the gradients times the weights, to be summed when the sum is read, and returns true.
+  // Returns false, and keeps nothing, where that is not possible or does not pay: to a parameter
+  // that has a sum, or one whose sum would stay in the cache.
+  bool defer(const Parameter& parameter, const std::vector<PerSampleGrad>& uses,
+             const Tensor& weights, const BlockEnds& ends);
   // The caller gives up the memory of added sums, or will overwrite it.
   enum class Totals { given_up, overwritten };
   // Adds sums whose terms are rounded already, each of another parameter. If a parameter has no sum
@@ -64,8 +69,8 @@ class ClipAccumulator {
   // Returns the sums of all parameters. A parameter that no unit's loss reached has a sum of zeros,
   // which gets noise like any other.
   const Gradients& complete_sums();
-  // Returns complete_sums() and gives them up.
-  Gradients take_sums();
+  // Gives up all sums, those that are deferred in `deferred`.
+  Gradients take_sums(DeferredSums& deferred);
   // Where finished sums are sent (null: kept here). Must outlive this object or be replaced.
   void send_to(nn::SumsToOwners* owners) { owners_ = owners; }
   // Called when nothing more will be added to the parameter's sum in this batch.
@@ -79,6 +84,7 @@ class ClipAccumulator {
 
  private:
   std::size_t place_of(const Parameter& parameter) const;  // in the sums
+  Tensor& complete(std::size_t place);                     // computes or makes the sum
   double spacing_for(const Parameter& parameter) const;
 
   // The saved state: everything but the sums.
@@ -93,6 +99,7 @@ class ClipAccumulator {
   const std::vector<ClipGroup>& groups_;
   SumSize size_;
   Gradients sums_;
+  DeferredSums deferred_;  // as many
   ClipStatistics statistics_;
   std::vector<double> unclipped_;
   double finite_ = 0;

@@ -12,6 +12,12 @@ ClippedSum::ClippedSum(ClippedSum&&) noexcept = default;
 ClippedSum& ClippedSum::operator=(ClippedSum&&) noexcept = default;
 ClippedSum::~ClippedSum() = default;
 
+void ClippedSum::Content::complete() {
+  for (std::size_t k = 0; k < deferred.size(); ++k) {
+    if (const auto sum = std::exchange(deferred[k], nullptr)) sums[k].second = sum->whole();
+  }
+}
+
 ClippedSum::Content& ClippedSum::content() const {
   check(content_ != nullptr, "clipped sum: it was moved from");
   return *content_;

@@ -147,6 +147,7 @@ BlockEnds ClipperState::blocks_of_next(std::int64_t units) const {
 }
 
 ClipBatch ClipperState::begin_physical_batch(std::int64_t units, std::int64_t without_rows) {
+  const std::int64_t before = accumulator_.statistics().units;
   accumulator_.begin_units(units, without_rows);
   return {.groups = groups_,
           .options = options_,
@@ -155,7 +156,8 @@ ClipBatch ClipperState::begin_physical_batch(std::int64_t units, std::int64_t wi
           .units = units,
           .max_units = max_units_,
           .ends = blocks_of_next(units),
-          .last = shared_ && accumulator_.statistics().units + units == std::ssize(shared_->units)};
+          .last = shared_ && before + units == std::ssize(shared_->units),
+          .whole = blocks_ && !shared_ && before == 0 && units == std::ssize(blocks_->units())};
 }
 
 void ClipperState::add(Tape& tape, const Var& loss, const Grouping* grouping) {
@@ -216,13 +218,15 @@ ClippedSum ClipperState::finish(SampledBatch draw) {
         "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)",
         draw.size(), options_.sum_size.batch);
   const auto shards = shared_ ? shared_->shards : nullptr;
-  Gradients sums = shards ? sums_of_ranks() : accumulator_.take_sums();
+  DeferredSums deferred;
+  Gradients sums = shards ? sums_of_ranks() : accumulator_.take_sums(deferred);
   state_ = State::finished;
   std::vector<double> all = shards ? counts_on_rank_0(shards->ranks(), counts()) : counts();
   const auto finite = options_.count_finite ? std::optional(all.back()) : std::nullopt;
   all.resize(groups_.size());
-  return ClippedSum(std::unique_ptr<ClippedSum::Content>(new ClippedSum::Content{
-      std::move(sums), clipper_.sensitivity(), std::move(all), finite, std::move(draw), shards}));
+  return ClippedSum(std::unique_ptr<ClippedSum::Content>(
+      new ClippedSum::Content{std::move(sums), clipper_.sensitivity(), std::move(all), finite,
+                              std::move(draw), shards, std::move(deferred)}));
 }
 
 // Checks that the units that were clipped are those of the draw.

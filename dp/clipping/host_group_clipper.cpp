@@ -22,6 +22,7 @@ struct ParameterSum {
   Parameter& parameter;
 
   void add(const std::vector<PerSampleGrad>& uses, const Factors& factors) const;
+  bool may_defer(const std::vector<PerSampleGrad>& uses, const Factors& factors) const;
   void add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
                  const Factors& factors, const BlockEnds& ends) const;
   void add_block(const std::vector<PerSampleGrad>& uses, const Factors& factors, std::int64_t begin,
@@ -43,8 +44,11 @@ Tensor weights_of(std::vector<double> factors, double loss_scale) {
 // So one unit's overflow never changes what the units of other blocks add.
 void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& factors) const {
   const Device device = uses[0].device();
-  if (factors.cannot_overflow && device == cpu)
+  if (factors.cannot_overflow && device == cpu) {
+    if (may_defer(uses, factors) && accumulator.defer(parameter, uses, factors.weights, batch.ends))
+      return;
     return add_terms(accumulator.sum_for(parameter), uses, factors, batch.ends);
+  }
   {
     const RoundedSum all = accumulator.empty_sum(parameter, device);
     add_terms(all, uses, factors, batch.ends);
@@ -57,6 +61,17 @@ void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& fa
     end = ends.empty() ? at + 1 : *std::upper_bound(ends.begin(), ends.end(), at);
     add_block(uses, factors, at, end);
   }
+}
+
+// True if nothing else will be added to the sum, and the gradients take no more memory than it
+// would: those of a single group were all kept for its norms. In two passes they are not kept.
+bool ParameterSum::may_defer(const std::vector<PerSampleGrad>& uses, const Factors& factors) const {
+  if (!batch.whole || batch.passes != ClipPasses::one || !factors.summed_separately.empty())
+    return false;
+  std::size_t bytes = 0;
+  for (const PerSampleGrad& use : uses) bytes += use.bytes();
+  const auto sum_bytes = static_cast<std::size_t>(parameter.value.numel()) * size_of(Dtype::f64);
+  return batch.groups.size() == 1 || bytes <= sum_bytes;
 }
 
 // Adds all units of the gradients. Those in factors.summed_separately are computed in f64, each as

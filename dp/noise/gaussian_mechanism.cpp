@@ -90,7 +90,7 @@ void GaussianMechanism::prefetch() {
 
 void GaussianMechanism::add_rounded(NoisyUpdate& update, const NoiseScale& scale) {
   std::vector<std::int64_t> counts;
-  for (const auto& [parameter, total] : update.sums()) counts.push_back(total.numel());
+  for (std::size_t k = 0; k < update.sums().size(); ++k) counts.push_back(update.own_size(k));
   const std::int64_t elements = update.elements();
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);

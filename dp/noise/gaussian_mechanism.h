@@ -41,6 +41,9 @@ class GaussianMechanism final : public Mechanism {
   double noise_stddev(const NoiseScale& scale) const override {
     return scale.multiplier * scale.sensitivity;
   }
+  bool drops_gradients(const NoiseScale& scale) const override {
+    return scale.multiplier > 0 && noise_ == GaussianNoise::discretized;
+  }
   bool secure() const override;
 
  private:

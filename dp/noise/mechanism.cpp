@@ -1,5 +1,6 @@
 #include "dp/noise/mechanism.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -59,11 +60,20 @@ void Mechanism::record(const SampledBatch& draw, const Ranks& ranks, Ledger& led
 
 namespace {
 
-// Returns tensors for the released sums, in the types of their parameters. A sum that already has
-// its parameter's type is used itself.
-Gradients room_for(const Gradients& sums) {
+bool all_on_cpu(const Gradients& sums) {
+  return std::ranges::all_of(
+      sums, [](const auto& sum) { return !sum.second.defined() || sum.second.device() == cpu; });
+}
+
+// Returns tensors for the released sums, in the types of their parameters, or undefined ones if
+// they are dropped. A sum that already has its parameter's type is used itself.
+Gradients room_for(const Gradients& sums, bool dropped) {
   Gradients released;
   for (const auto& [parameter, total] : sums) {
+    if (dropped) {
+      released.emplace_back(parameter, Tensor());
+      continue;
+    }
     const Dtype dtype = parameter->value.dtype();
     const bool same = total.dtype() == dtype;
     released.emplace_back(parameter,
@@ -97,7 +107,8 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   label.kind = MemoryKind::workspace;
   label.phase = "update";
   const LabelScope labelled(label);
-  auto& [sums, sensitivity, unclipped, finite, draw, shards] = sum.content();
+  ClippedSum::Content& content = sum.content();
+  auto& [sums, sensitivity, unclipped, finite, draw, shards, deferred] = content;
   NoiseScale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   NoiseScale counts{.divisor = draw.expected_batch_size()};
   std::vector<double> parts = unclipped;
@@ -110,12 +121,16 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
     check_scale(counts, std::ssize(parts));
   }
+  const bool dropped =
+      optimizer != nullptr && !shards && drops_gradients(scale) && all_on_cpu(sums);
+  if (!dropped) content.complete();
   const NoisyUpdate planned(sums, {}, scale.divisor, shards.get());
   check_scale(scale, planned.elements());
   prepare(draw, planned, sensitivity, ledger);
   const double stddev = noise_stddev(scale) / scale.divisor;
-  Gradients released = room_for(sums);
+  Gradients released = room_for(sums, dropped);
   NoisyUpdate update(sums, released, scale.divisor, shards.get());
+  if (!deferred.empty()) update.read_deferred(deferred);
   if (optimizer != nullptr) update.make_step(*optimizer, stddev * stddev);
   std::optional<nn::ValuesFromOwners> values;
   if (optimizer != nullptr && shards) update.send_values(values.emplace(*shards, owners(sums)));
@@ -127,6 +142,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   add_noise(update, scale);
   sums.clear();  // frees memory
   if (values) values->wait();
+  if (optimizer != nullptr) released.clear();
   if (unclipped_count_stddev == 0)
     return NoisyGradient({std::move(released), stddev * stddev, {}, {}});
   parts = noisy(parts, counts);

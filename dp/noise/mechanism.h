@@ -68,7 +68,8 @@ class Mechanism {
   NoisyGradient release(ClippedSum sum, Ledger& ledger,
                         const Ledger::BudgetCheck& budget_check = {},
                         double unclipped_count_stddev = 0);
-  // Makes the release and the optimizer's step in one pass over the parameters (NoisyUpdate).
+  // Makes the release and the optimizer's step in one pass over the parameters (NoisyUpdate). The
+  // result holds no gradients: the step has used them.
   // Throws also where Optimizer::step() does, before the release is recorded. One exception: if
   // noise makes a gradient infinite, it throws in the middle of the update, after the release was
   // recorded. With a sum divided among ranks it is collective: each rank updates its own elements
@@ -117,6 +118,9 @@ class Mechanism {
   // The standard deviation of the noise that the next add_noise() adds to each element before the
   // division.
   virtual double noise_stddev(const NoiseScale& scale) const = 0;
+  // True if add_noise() adds noise of this scale to sums on the CPU by NoisyUpdate::on_cpu(), which
+  // needs no memory for gradients that only a step reads.
+  virtual bool drops_gradients(const NoiseScale& /*scale*/) const { return false; }
   // True if the noise is cryptographically secure, that is, seeded by the operating system.
   virtual bool secure() const = 0;
   // True if the noise is independent of that of other releases.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/host_device/optimizer_update.h"
@@ -20,8 +22,26 @@ void NoisyUpdate::finished(std::size_t k) {
   finished(parameter, contiguous(result).view_as({-1}).value(), 0, result.numel(), false);
 }
 
+std::int64_t NoisyUpdate::own_size(std::size_t k) const {
+  const auto& [parameter, total] = sums_[k];
+  return total.defined() ? total.numel() : parameter->value.numel();
+}
+
 std::int64_t NoisyUpdate::whole_size(std::size_t k) const {
-  return shards_ != nullptr ? sums_[k].first->value.numel() : sums_[k].second.numel();
+  return shards_ != nullptr ? sums_[k].first->value.numel() : own_size(k);
+}
+
+void NoisyUpdate::make_step(nn::Optimizer& optimizer, double noise_variance) {
+  std::vector<Parameter*> dropped;
+  for (const auto& [parameter, result] : released_) {
+    if (!result.defined()) dropped.push_back(parameter);
+  }
+  if (dropped.empty()) {
+    step_.emplace(optimizer, released_, noise_variance);
+  } else {
+    check(dropped.size() == released_.size(), "release: some gradients are kept and others not");
+    step_.emplace(optimizer, dropped, noise_variance);
+  }
 }
 
 std::int64_t NoisyUpdate::elements() const {
@@ -44,33 +64,108 @@ std::uint64_t NoisyUpdate::first_block(const Parameter* parameter) const {
          RoundedGaussian::words_in_block;
 }
 
+namespace {
+
+// The elements of a sum on the CPU, row-major. Of one that is deferred a chunk of whole rows is
+// computed at a time, which ends where a block of noise does.
+class SumElements {
+ public:
+  // `deferred` is null if `sum` is defined.
+  SumElements(const Tensor& sum, std::shared_ptr<const DeferredSum> deferred)
+      : deferred_(std::move(deferred)) {
+    if (!deferred_) {
+      flat_ = reshape(contiguous(sum).to(cpu), {sum.numel()});
+      return;
+    }
+    const Shape& shape = deferred_->shape();
+    width_ = shape.numel() / shape[0];
+    rows_ = std::min(shape[0], std::lcm(width_, noise_block_size) / width_);
+  }
+
+  // Returns elements `first` to end - 1, f32 or f64; both rise from call to call.
+  Tensor part(std::int64_t first, std::int64_t end) {
+    if (!deferred_) return flat_.slice(0, first, end);
+    if (!flat_.defined() || first >= first_ + flat_.numel()) compute(first / width_);
+    return flat_.slice(0, first - first_, end - first_);
+  }
+
+ private:
+  void compute(std::int64_t row) {
+    const std::int64_t rows = std::min(rows_, deferred_->shape()[0] - row);
+    if (!flat_.defined()) room_ = Tensor::empty({rows, width_}, Dtype::f64);
+    const Tensor chunk = room_.slice(0, 0, rows);
+    backend(cpu).fill(0, chunk.view());
+    deferred_->add_rows(row, row + rows, chunk);
+    flat_ = reshape(chunk, {rows * width_});
+    first_ = row * width_;
+  }
+
+  std::shared_ptr<const DeferredSum> deferred_;
+  std::int64_t width_ = 0, rows_ = 0;  // of a chunk
+  Tensor room_, flat_;                 // of the chunk, or the whole sum
+  std::int64_t first_ = 0;             // the element that flat_ begins with
+};
+
+}  // namespace
+
 void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
   std::int64_t first = 0, room = 0;
   std::uint64_t block = 0;
-  for (const auto& [parameter, total] : sums_)
-    room = std::max(room, std::min(total.numel(), noise_block_size));
+  for (std::size_t k = 0; k < sums_.size(); ++k)
+    room = std::max(room, std::min(own_size(k), noise_block_size));
   const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(room));
   for (std::size_t k = 0; k < sums_.size(); ++k) {
-    const auto& [parameter, total] = sums_[k];
-    const Tensor& result = released_[k].second;
-    // A sum on a GPU is copied to the CPU, gets its noise there, and is copied back as a whole.
-    const bool on_host = result.device() == cpu, in_place = on_host && result.contiguous();
-    const Tensor from = contiguous(total).to(cpu);
-    const Tensor to = in_place ? result : Tensor::empty(total.shape(), result.dtype());
-    const std::uint64_t begin = block + first_block(parameter);
-    if (total.numel() == 0 && on_host) finished(parameter, to, 0, 0, true);
-    for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
-      const std::int64_t count = std::min(total.numel() - at, noise_block_size);
+    const std::uint64_t begin = block + first_block(sums_[k].first);
+    const auto noise = [&](std::int64_t at, std::int64_t count) {
       const NoisePlace place{
           first + at, begin + static_cast<std::uint64_t>(at) / RoundedGaussian::words_in_block};
-      const std::span noise = draw(place, std::span(draws.get(), static_cast<std::size_t>(count)));
-      const bool finite = add_on_grid(from, to, at, noise, grid, divisor_);
-      if (on_host) finished(parameter, to.view_as({-1}).value(), at, at + count, finite);
-    }
-    first += total.numel();
+      return draw(place, std::span(draws.get(), static_cast<std::size_t>(count)));
+    };
+    if (released_[k].second.defined())
+      one_on_cpu(k, grid, noise);
+    else
+      drop_on_cpu(k, grid, noise);
+    first += own_size(k);
     block += RoundedGaussian::blocks_for(static_cast<std::size_t>(whole_size(k)));
-    if (!in_place) copy_into(to, result);
-    if (!on_host) finished(k);
+  }
+}
+
+// A sum on a GPU is copied to the CPU, gets its noise there, and is copied back as a whole.
+void NoisyUpdate::one_on_cpu(std::size_t k, const NoiseGrid& grid, const PartNoise& noise) {
+  const auto& [parameter, total] = sums_[k];
+  const Tensor& result = released_[k].second;
+  const bool on_host = result.device() == cpu, in_place = on_host && result.contiguous();
+  const Tensor from = contiguous(total).to(cpu);
+  const Tensor to = in_place ? result : Tensor::empty(total.shape(), result.dtype());
+  if (total.numel() == 0 && on_host) finished(parameter, to, 0, 0, true);
+  for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
+    const std::int64_t count = std::min(total.numel() - at, noise_block_size);
+    const bool finite = add_on_grid(from, to, at, noise(at, count), grid, divisor_);
+    if (on_host) finished(parameter, to.view_as({-1}).value(), at, at + count, finite);
+  }
+  if (!in_place) copy_into(to, result);
+  if (!on_host) finished(k);
+}
+
+// Releases a gradient for the step alone: only a block of it exists at a time, where the optimizer
+// takes blocks.
+void NoisyUpdate::drop_on_cpu(std::size_t k, const NoiseGrid& grid, const PartNoise& noise) {
+  const auto& [parameter, total] = sums_[k];
+  const std::int64_t size = own_size(k);
+  const bool by_blocks = step_->takes_blocks(parameter);
+  const std::int64_t kept = by_blocks ? std::min(size, noise_block_size) : size;
+  const Tensor to = Tensor::empty({kept}, parameter->value.dtype());
+  SumElements from(total, deferred_ != nullptr ? std::exchange((*deferred_)[k], nullptr) : nullptr);
+  if (size == 0) finished(parameter, to, 0, 0, true);
+  for (std::int64_t at = 0; at < size; at += noise_block_size) {
+    const std::int64_t count = std::min(size - at, noise_block_size), place = by_blocks ? 0 : at;
+    const Tensor block = to.slice(0, place, place + count);
+    const bool finite =
+        add_on_grid(from.part(at, at + count), block, 0, noise(at, count), grid, divisor_);
+    if (by_blocks)
+      step_->finished_block(parameter, block, at, finite);
+    else
+      finished(parameter, to, at, at + count, finite);
   }
 }
 
@@ -156,7 +251,7 @@ class GpuBatches {
 }  // namespace
 
 bool NoisyUpdate::on_one_gpu() const {
-  return !sums_.empty() && sums_[0].second.device() != cpu &&
+  return !sums_.empty() && sums_[0].second.defined() && sums_[0].second.device() != cpu &&
          std::all_of(sums_.begin(), sums_.end(), [&](const auto& sum) {
            return sum.second.device() == sums_[0].second.device();
          });

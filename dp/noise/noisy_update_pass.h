@@ -8,6 +8,7 @@
 
 #include "core/random/rounded_gaussian.h"
 #include "core/random/secret_random.h"
+#include "dp/clipping/clipped_sum_content.h"
 #include "dp/noise/noise_grid.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/shard_buckets.h"
@@ -39,25 +40,30 @@ struct GpuNoise {
 class NoisyUpdate {
  public:
   // `released` are the result tensors, with the sums' shapes and devices; they may be the sums. If
-  // they are f32, the sums are f32 or f64. `shards`: the sums are those of the elements that this
-  // rank owns; null: of all. Sums and shards must outlive this object.
+  // they are f32, the sums are f32 or f64. One that is undefined is not kept: on_cpu() drops it
+  // after the step. `shards`: the sums are those of the elements that this rank owns; null: of all.
+  // Sums and shards must outlive this object.
   NoisyUpdate(const Gradients& sums, Gradients released, double divisor,
               const nn::Shards* shards = nullptr)
       : sums_(sums), released_(std::move(released)), divisor_(divisor), shards_(shards) {}
   NoisyUpdate(const NoisyUpdate&) = delete;
   NoisyUpdate& operator=(const NoisyUpdate&) = delete;
 
+  // Reads sums that are undefined from here, during on_cpu(), which gives up each once it is read.
+  // Must outlive this object.
+  void read_deferred(DeferredSums& deferred) { deferred_ = &deferred; }
+
   // Also makes the optimizer's step during the pass. Checks and throws as Optimizer::Step does,
   // before any parameter changes.
-  void make_step(nn::Optimizer& optimizer, double noise_variance) {
-    step_.emplace(optimizer, released_, noise_variance);
-  }
+  void make_step(nn::Optimizer& optimizer, double noise_variance);
 
   // Also reports each updated parameter to `values`, which must outlive this object.
   void send_values(nn::ValuesFromOwners& values) { values_ = &values; }
 
   // True if other ranks release other elements.
   bool divided() const { return shards_ != nullptr; }
+  // The number of elements of the k-th parameter that are released here.
+  std::int64_t own_size(std::size_t k) const;
   // The number of elements of the k-th parameter, and of all, on all ranks.
   std::int64_t whole_size(std::size_t k) const;
   std::int64_t elements() const;
@@ -89,6 +95,11 @@ class NoisyUpdate {
   void finished(std::size_t k);
 
  private:
+  // Draws noise for `count` elements of a parameter from the element `at` on.
+  using PartNoise =
+      std::function<std::span<const std::int64_t>(std::int64_t at, std::int64_t count)>;
+  void one_on_cpu(std::size_t k, const NoiseGrid& grid, const PartNoise& noise);
+  void drop_on_cpu(std::size_t k, const NoiseGrid& grid, const PartNoise& noise);
   void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                 std::int64_t end, bool finite);
   std::optional<UpdateArray> update_in_place(std::size_t k, const Tensor& flat);
@@ -98,6 +109,7 @@ class NoisyUpdate {
   Gradients released_;
   double divisor_;
   const nn::Shards* shards_;
+  DeferredSums* deferred_ = nullptr;
   std::optional<nn::Optimizer::Step> step_;
   nn::ValuesFromOwners* values_ = nullptr;
 };

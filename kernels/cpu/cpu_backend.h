@@ -50,6 +50,7 @@ class CpuBackend : public Backend {
   void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
   void weighted_sum(View x, View w, double beta, View y) override;
   void add_rounded(View x, View w, double spacing, View y) override;
+  bool add_rounded_products(View b, View a, View w, double spacing, View y) override;
   void scale_to_bf16x2(View x, View w, View pieces) override;
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;

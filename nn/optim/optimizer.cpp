@@ -77,9 +77,17 @@ ParameterSlot loaded(const ParameterSlot& slot, const std::string& name,
 struct Optimizer::State {
   ParameterSlot& slot_of(const Parameter* parameter) { return slots[places.at(parameter)]; }
   void check_gradients(const Gradients& gradients, double noise_variance) const;
+  // Checks the parameters that gradients of these shapes belong to.
+  void check_parameters(const std::vector<std::pair<const Parameter*, Shape>>& gradients,
+                        double noise_variance) const;
   // Throws OutOfMemory before anything changes if the state still to be made and the temporaries do
   // not fit.
   void check_room(const Gradients& gradients) const;
+  // The bytes of state that the parameter's step makes, and those that it takes for a moment.
+  struct Room {
+    std::size_t state, temporary;
+  };
+  Room room_of(const ParameterSlot& slot, bool blocks) const;
   void update_together(const Gradients& gradients, double noise_variance);
   // The name of each slot's parameter.
   std::vector<std::string> named(const NamedParameters& names) const;
@@ -91,18 +99,26 @@ struct Optimizer::State {
 };
 
 void Optimizer::State::check_gradients(const Gradients& gradients, double noise_variance) const {
-  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
-        noise_variance);
-  std::unordered_set<const Parameter*> seen;
+  std::vector<std::pair<const Parameter*, Shape>> shapes;
   for (const auto& [parameter, grad] : gradients) {
     check(grad.defined() && is_float(grad.dtype()), "step: a gradient is {}",
           grad.defined() ? name(grad.dtype()) : "undefined");
+    shapes.emplace_back(parameter, grad.shape());
+  }
+  check_parameters(shapes, noise_variance);
+}
+
+void Optimizer::State::check_parameters(
+    const std::vector<std::pair<const Parameter*, Shape>>& gradients, double noise_variance) const {
+  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
+        noise_variance);
+  std::unordered_set<const Parameter*> seen;
+  for (const auto& [parameter, shape] : gradients) {
     const auto place = places.find(parameter);
     check(place != places.end(),
-          "step: a gradient of shape {} is of a parameter not in the optimizer", grad.shape());
+          "step: a gradient of shape {} is of a parameter not in the optimizer", shape);
     const Tensor value = slots[place->second].value();
-    check(grad.shape() == value.shape(), "step: gradient {} for a parameter {}", grad.shape(),
-          value.shape());
+    check(shape == value.shape(), "step: gradient {} for a parameter {}", shape, value.shape());
     check(seen.insert(parameter).second, "step: two gradients for one parameter {}", value.shape());
     const Dtype dtype = slots[place->second].dtype;
     check(value.dtype() == dtype, "step: a parameter {} was {} and is now {}", value.shape(),
@@ -111,17 +127,21 @@ void Optimizer::State::check_gradients(const Gradients& gradients, double noise_
   }
 }
 
+Optimizer::State::Room Optimizer::State::room_of(const ParameterSlot& slot, bool blocks) const {
+  const std::size_t bytes = slot.value().bytes();
+  return {slot.steps == 0 ? slot.group->rule->buffers().size() * bytes : 0,
+          blocks ? static_cast<std::size_t>(block_elements) * size_of(slot.dtype) : bytes};
+}
+
 void Optimizer::State::check_room(const Gradients& gradients) const {
-  std::size_t state = 0, largest = 0;
+  Room all{};
   for (const auto& [parameter, grad] : gradients) {
     const ParameterSlot& slot = slots[places.at(parameter)];
-    const std::size_t bytes = slot.value().bytes();
-    if (slot.steps == 0) state += slot.group->rule->buffers().size() * bytes;
-    const std::size_t part = static_cast<std::size_t>(block_elements) * size_of(slot.dtype);
-    largest = std::max(largest, in_blocks(slot, grad) ? part : bytes);
+    const auto [state, temporary] = room_of(slot, in_blocks(slot, grad));
+    all = {all.state + state, std::max(all.temporary, temporary)};
   }
   if (!gradients.empty())
-    allocator(gradients[0].second.device()).check_room(state + temporaries * largest);
+    allocator(gradients[0].second.device()).check_room(all.state + temporaries * all.temporary);
 }
 
 // Updates the parameters of each GPU in one launch, and those of the CPU one by one.
@@ -206,16 +226,39 @@ Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double n
   optimizer.state_->check_room(gradients);
 }
 
+Optimizer::Step::Step(Optimizer& optimizer, const std::vector<Parameter*>& parameters,
+                      double noise_variance)
+    : optimizer_(optimizer), noise_variance_(noise_variance) {
+  State& state = *optimizer.state_;
+  std::vector<std::pair<const Parameter*, Shape>> shapes;
+  for (const Parameter* parameter : parameters)
+    shapes.emplace_back(parameter, parameter->value.shape());
+  state.check_parameters(shapes, noise_variance);
+  State::Room all{};
+  for (const Parameter* parameter : parameters) {
+    const auto [own, temporary] = state.room_of(state.slot_of(parameter), takes_blocks(parameter));
+    all = {all.state + own, std::max(all.temporary, temporary)};
+  }
+  allocator(cpu).check_room(all.state + (temporaries + 1) * all.temporary);  // and the gradient
+}
+
+bool Optimizer::Step::takes_blocks(const Parameter* parameter) const {
+  return in_blocks(optimizer_.state_->slot_of(parameter));
+}
+
+void Optimizer::Step::finished_block(const Parameter* parameter, const Tensor& block,
+                                     std::int64_t first, bool finite) {
+  if (!finite) check_finite(block, *parameter);
+  update_part(optimizer_.state_->slot_of(parameter), block, first, noise_variance_);
+}
+
 void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                                std::int64_t end, bool finite) {
-  if (!finite) check_finite(flat.slice(0, first, end), *parameter);
   ParameterSlot& slot = optimizer_.state_->slot_of(parameter);
-  const Tensor grad = flat.view_as(slot.value().shape()).value();
-  if (in_blocks(slot, grad)) {
-    update_part(slot, grad, first, end, noise_variance_);
-  } else if (end == flat.numel()) {
-    update(slot, grad, noise_variance_);
-  }
+  const Tensor grad = flat.view_as(slot.value().shape()).value(), block = flat.slice(0, first, end);
+  if (in_blocks(slot, grad)) return finished_block(parameter, block, first, finite);
+  if (!finite) check_finite(block, *parameter);
+  if (end == flat.numel()) update(slot, grad, noise_variance_);
 }
 
 std::optional<UpdateArray> Optimizer::Step::array(const Parameter* parameter, const Tensor& grad) {

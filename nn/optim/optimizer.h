@@ -89,6 +89,16 @@ class Optimizer {
     // Announces the gradients that will be finished. Throws as step() does, except for values that
     // are not finite.
     Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance);
+    // Announces gradients of these parameters on the CPU, of their shapes and types, which are not
+    // made yet.
+    Step(Optimizer& optimizer, const std::vector<Parameter*>& parameters, double noise_variance);
+    // True if the parameter is updated block by block. A rule that needs whole parameters, and one
+    // whose first step makes its state, need the whole gradient.
+    bool takes_blocks(const Parameter* parameter) const;
+    // finished() for a parameter that takes blocks, with no more than the block: the elements of
+    // the gradient from `first` on, one axis.
+    void finished_block(const Parameter* parameter, const Tensor& block, std::int64_t first,
+                        bool finite = false);
     // Call this when elements first .. end - 1 of the parameter's row-major gradient `flat` are
     // finished, for each block once, in order. The parameter is updated block by block, or with its
     // last block if the rule needs whole parameters. Throws std::invalid_argument for a block that

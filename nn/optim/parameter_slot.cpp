@@ -57,10 +57,13 @@ void apply_widened(ParameterSlot& slot, const Update& part, std::int64_t first) 
   }
 }
 
-void update_block(ParameterSlot& slot, const Update& whole, std::int64_t first, std::int64_t end) {
+// `grad` is that of the block, one axis.
+void update_block(ParameterSlot& slot, const Update& whole, std::int64_t first,
+                  const Tensor& grad) {
+  const std::int64_t end = first + grad.numel();
   const auto part = [&](const Tensor& x) { return x.view_as({-1}).value().slice(0, first, end); };
   std::vector<Tensor> state;
-  const Tensor value = part(whole.value), grad = part(whole.grad);
+  const Tensor value = part(whole.value);
   Update piece{.value = value,
                .grad = grad,
                .learning_rate = whole.learning_rate,
@@ -77,9 +80,12 @@ void update_block(ParameterSlot& slot, const Update& whole, std::int64_t first, 
   }
 }
 
-void update_blocks(ParameterSlot& slot, const Update& whole, std::int64_t first, std::int64_t end) {
-  for (; first < end; first += block_elements)
-    update_block(slot, whole, first, std::min(first + block_elements, end));
+// `part` is the gradient of the elements from `first` on, one axis.
+void update_blocks(ParameterSlot& slot, const Update& whole, std::int64_t first,
+                   const Tensor& part) {
+  for (std::int64_t at = 0; at < part.numel(); at += block_elements)
+    update_block(slot, whole, first + at,
+                 part.slice(0, at, std::min(at + block_elements, part.numel())));
 }
 
 }  // namespace
@@ -117,31 +123,35 @@ void label_state(const ParameterSlot& slot) {
     label_for(*slot.parameter, MemoryKind::optimizer_state, buffer);
 }
 
-bool in_blocks(const ParameterSlot& slot, const Tensor& grad) {
+bool in_blocks(const ParameterSlot& slot) {
   const Tensor value = slot.value();
   const bool has_state = slot.buffers.size() == slot.group->rule->buffers().size() &&
                          std::all_of(slot.buffers.begin(), slot.buffers.end(),
                                      [](const Tensor& buffer) { return buffer.defined(); });
   return (has_state || slot.group->bf16_state) && slot.group->rule->elementwise() &&
-         value.device() == cpu && value.numel() > block_elements && value.contiguous() &&
-         grad.contiguous() && grad.dtype() == value.dtype();
+         value.device() == cpu && value.numel() > block_elements && value.contiguous();
+}
+
+bool in_blocks(const ParameterSlot& slot, const Tensor& grad) {
+  return in_blocks(slot) && grad.contiguous() && grad.dtype() == slot.parameter->value.dtype();
 }
 
 void update(ParameterSlot& slot, const Tensor& grad, double noise_variance) {
   const Tensor value = slot.value(), same_type = to_dtype(grad, value.dtype());
   ++slot.steps;
   const Update whole = update_of(slot, value, same_type, noise_variance);
-  if (in_blocks(slot, same_type)) return update_blocks(slot, whole, 0, grad.numel());
+  if (in_blocks(slot, same_type))
+    return update_blocks(slot, whole, 0, same_type.view_as({-1}).value());
   if (slot.group->bf16_state) return apply_widened(slot, whole, 0);
   slot.group->rule->apply(whole);
   label_state(slot);
 }
 
-void update_part(ParameterSlot& slot, const Tensor& grad, std::int64_t first, std::int64_t end,
+void update_part(ParameterSlot& slot, const Tensor& part, std::int64_t first,
                  double noise_variance) {
   if (first == 0) ++slot.steps;
   const Tensor value = slot.value();
-  update_blocks(slot, update_of(slot, value, grad, noise_variance), first, end);
+  update_blocks(slot, update_of(slot, value, part, noise_variance), first, part);
 }
 
 std::optional<UpdateArray> update_array(ParameterSlot& slot, const Tensor& grad,

@@ -62,11 +62,14 @@ inline constexpr std::int64_t block_elements = 1 << 14;
 // Returns whether the update can run block by block, so that value, gradient and state go through
 // memory once and not once for every operation of the rule. The first step makes the state and
 // cannot, unless the state is bf16, which only ever exists in full precision for one block.
+bool in_blocks(const ParameterSlot& slot);
+// As above, for a gradient of the slot's type in row-major order; false for any other.
 bool in_blocks(const ParameterSlot& slot, const Tensor& grad);
 // Makes the parameter's step.
 void update(ParameterSlot& slot, const Tensor& grad, double noise_variance);
-// Makes the part of the step for the elements first .. end - 1; requires in_blocks().
-void update_part(ParameterSlot& slot, const Tensor& grad, std::int64_t first, std::int64_t end,
+// Makes the part of the step for the elements from `first` on whose gradients are `part`, one axis;
+// requires in_blocks().
+void update_part(ParameterSlot& slot, const Tensor& part, std::int64_t first,
                  double noise_variance);
 // Optimizer::Step::array().
 std::optional<UpdateArray> update_array(ParameterSlot& slot, const Tensor& grad,

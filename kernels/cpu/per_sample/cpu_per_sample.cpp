@@ -321,6 +321,51 @@ void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
   });
 }
 
+namespace {
+
+// Adds the products of the rows' samples to some rows of y, which begin with output `first`. A few
+// samples are multiplied at a time: their products and the sums stay in the second-level cache.
+void add_rounded_tile(View b, View a, const std::vector<WeightedRow>& samples, double spacing,
+                      std::int64_t first, std::int64_t outputs, double* y) {
+  constexpr std::int64_t together = 4;
+  const std::int64_t inputs = a.size[2], size = outputs * inputs;
+  const Tensor products = Tensor::empty({together, size}, Dtype::f32);
+  float* const room = products.data<float>();
+  const auto rounded = [spacing](double term) { return rounded_term(term, spacing); };
+  for (auto from = samples.begin(); from != samples.end();) {
+    std::vector<WeightedRow> rows;
+    for (; from != samples.end() && std::ssize(rows) < together; ++from) {
+      const std::int64_t at = std::ssize(rows);
+      rows.push_back({at, from->weight});
+      product(matrix(b, from->row).transposed().row_block(first, outputs), matrix(a, from->row),
+              false, {room + at * size, Dtype::f32, outputs, inputs, inputs, 1});
+    }
+    simd_dispatch_avx512([&] { add_all_rows<float>(products.view(), rows, 0, size, rounded, y); });
+  }
+}
+
+}  // namespace
+
+// In f32 alone, and of so few positions that a sample is one chain: then each term has the bits of
+// the sample's product by gemm().
+bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
+  const std::int64_t positions = b.size[1], outputs = y.size[0], inputs = y.size[1];
+  if (b.dtype != Dtype::f32 || positions == 0 || positions > product_chain) return false;
+  const std::vector<WeightedRow> samples = weighted_rows(w, b.size[0]);
+  constexpr std::int64_t tile_elements = std::int64_t{1} << 15, registers = 8, most = 48;
+  const std::int64_t fit = tile_elements / std::max<std::int64_t>(inputs, 1),
+                     tile = std::clamp(fit / registers * registers, registers, most);
+  const std::int64_t work = tile * inputs * positions * std::ssize(samples);
+  parallel_for((outputs + tile - 1) / tile, product_grain(work),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t first = begin * tile; first < std::min(end * tile, outputs);
+                      first += tile)
+                   add_rounded_tile(b, a, samples, spacing, first, std::min(tile, outputs - first),
+                                    y.as<double>() + first * inputs);
+               });
+  return true;
+}
+
 void CpuBackend::scale_to_bf16x2(View x, View w, View pieces) {
   const std::int64_t n = x.size[0], k = x.size[1];
   const auto grain = elementwise_grain / std::max<std::int64_t>(k, 1) + 1;
