@@ -36,6 +36,18 @@ TEST_CASE("evaluation keeps no activations for a backward pass") {
   CHECK(deep.parameters()[0]->trainable);
 }
 
+TEST_CASE("evaluation computes as many samples at once as 256 MiB hold") {
+  nn::Sequential wide{nn::Linear(1, 1 << 18)};  // a sample's result: 1 MiB
+  const Dataset data{.inputs = full({300, 1}, 1), .targets = zeros({300}, Dtype::i64)};
+  const memory::PeakMemoryTracker memory(cpu);
+  const std::size_t before = memory.peak();
+  const auto sums = [&](Tape& tape, const Dataset& part) {
+    return sum(wide(tape.input(part.inputs)), {1});
+  };
+  CHECK(memory::outputs_of(wide, data, sums).shape() == Shape{300});
+  CHECK(memory.peak() - before < std::size_t{257} << 20);
+}
+
 TEST_CASE("every registered model gives finite logits for each of its samples", "[gate]") {
   std::set<std::string> names;
   for (const models::Entry& entry : models::registry()) {
