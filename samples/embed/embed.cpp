@@ -1,5 +1,9 @@
 #include "samples/embed/embed.h"
 
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
 #include <fmt/format.h>
 
 #include "autograd/ops.h"
@@ -22,16 +26,51 @@ std::string quoted(const std::string& text) {
   return field + "\"";
 }
 
+// A number of --pooling.
+std::int64_t number_of(const std::string& word, std::int64_t least) {
+  std::int64_t number = -1;
+  const char* const end = word.data() + word.size();
+  const auto read = std::from_chars(word.data(), end, number);
+  check(read.ec == std::errc() && read.ptr == end && number >= least,
+        "--pooling: '{}' is neither mean nor a number from {}", word, least);
+  return number;
+}
+
 // x over its norm along the last axis; zeros stay zeros.
 Var normalized(const Var& x) { return x * rsqrt(sum(square(x), {-1}, true) + 1e-24); }
 
 }  // namespace
 
-Tensor text_vectors(nn::TextEncoder& encoder, const Dataset& rows) {
-  return memory::outputs_of(encoder, rows, [&](Tape& tape, const Dataset& part) {
-    return encoder.sentence_vectors(
-        {.ids = tape.input(part.inputs), .mask = tape.input(part.field("mask"))});
+std::vector<TextPart> text_parts(const std::string& words) {
+  std::vector<TextPart> parts;
+  std::istringstream in(words);
+  for (std::string word; std::getline(in, word, ',');) {
+    const std::size_t colon = std::min(word.find(':'), word.size());
+    const std::string at = word.substr(0, colon);
+    TextPart part;
+    if (at != "mean") part.position = number_of(at, 0);
+    if (colon < word.size()) part.blocks = number_of(word.substr(colon + 1), 1);
+    parts.push_back(part);
+  }
+  check(!parts.empty() && !words.ends_with(','), "--pooling: '{}' lacks a part", words);
+  return parts;
+}
+
+Tensor text_vectors(nn::TextEncoder& encoder, const TextPart& part, const Dataset& rows) {
+  const std::int64_t context = rows.inputs.size(1);
+  check(!part.position || *part.position < context, "--pooling: position {} of {} tokens",
+        part.position.value_or(0), context);
+  return memory::outputs_of(encoder, rows, [&](Tape& tape, const Dataset& some) {
+    const nn::TokenInputs inputs{.ids = tape.input(some.inputs),
+                                 .mask = tape.input(some.field("mask"))};
+    const std::int64_t first = part.position.value_or(0), end = part.position ? first + 1 : context;
+    return normalized(nn::mean_over_tokens(slice(encoder.hidden(inputs), 1, first, end),
+                                           slice(*inputs.mask, 1, first, end)));
   });
+}
+
+Tensor joined(const std::vector<Tensor>& parts) {
+  return scale(concat(parts, 1), 1 / std::sqrt(static_cast<double>(parts.size())));
 }
 
 Tensor picture_vectors(nn::ImageModel& model, const images::ModelPictures& inputs,

@@ -14,7 +14,7 @@ namespace sotto::embed {
 namespace {
 
 struct Options {
-  std::string init, architecture, tokenizer, data, out, schema;
+  std::string init, architecture, tokenizer, data, out, schema, pooling = "mean";
   TextColumns columns;
   std::int64_t context = 128, size = 0;
 };
@@ -41,6 +41,12 @@ bool parse(int argc, const char* const* argv, Options& o) {
               "NAME");
   line.option("--user-column", o.columns.user, "its column that tells whose a row is", "NAME");
   line.option("--context", o.context, "tokens that are read of a text", "N");
+  line.option(
+      "--pooling", o.pooling,
+      "vector of a text: the mean over its tokens, or the token at a position, counted from "
+      "0; behind a colon the number of blocks that are computed; several are joined: "
+      "mean,1:4",
+      "LIST");
   line.option("--size", o.size, "side that pictures are resized to; 0: the model's", "N");
   line.option("--out", o.out, "table of vectors, CSV: as PRIVATE as the data", "FILE");
   line.option("--schema", o.schema, "the table's schema for sotto-tabular, which is public",
@@ -51,22 +57,32 @@ bool parse(int argc, const char* const* argv, Options& o) {
   samples::require_given("--out", o.out);
   samples::require(o.context >= 1, "--context", o.context, "at least 1");
   samples::require(o.size >= 0, "--size", o.size, "at least 0");
+  text_parts(o.pooling);
   samples::check_writable("--out", o.out);
   samples::check_writable("--schema", o.schema);
   return true;
 }
 
 // The texts' vectors; fills in the records.
-Tensor of_texts(nn::TextEncoder& encoder, const Options& o, TextRecords& records) {
+Tensor of_texts(const Options& o, TextRecords& records) {
   records = is_text_table(o.data) ? read_text_table(o.data, o.columns)
                                   : read_text_units(o.data, {.unit = TextUnit::line});
   check(!records.texts.empty(), "--data: {} has no text", o.data);
   const Tokenizer tokenizer = load_tokenizer(o.tokenizer.empty() ? o.init : o.tokenizer);
-  return text_vectors(encoder, classifier_rows(tokenizer, records, {.context = o.context}));
+  const Dataset rows = classifier_rows(tokenizer, records, {.context = o.context});
+  std::vector<Tensor> parts;
+  for (const TextPart& part : text_parts(o.pooling)) {
+    const nn::Pretrained pretrained =
+        nn::load_pretrained(o.init, {.architecture = o.architecture, .blocks = part.blocks});
+    parts.push_back(text_vectors(dynamic_cast<nn::TextEncoder&>(*pretrained.model), part, rows));
+  }
+  return joined(parts);
 }
 
 Tensor of_pictures(nn::ImageModel& model, const nn::Pretrained& pretrained, const Options& o,
                    TextRecords& records) {
+  check(o.pooling == "mean", "--pooling: {} is of texts, and {} is a model of pictures", o.pooling,
+        o.init);
   const images::ModelPictures inputs(nn::image_input(o.init, pretrained), o.size);
   const images::PictureFiles kind = images::kind_of(o.data);
   const images::PictureShape shape = kind == images::PictureFiles::folders
@@ -83,8 +99,8 @@ void embed(const Options& o) {
   nn::PretrainedModel* const model = pretrained.model.get();
   TextRecords records;
   Tensor vectors;
-  if (auto* const encoder = dynamic_cast<nn::TextEncoder*>(model)) {
-    vectors = of_texts(*encoder, o, records);
+  if (dynamic_cast<nn::TextEncoder*>(model) != nullptr) {
+    vectors = of_texts(o, records);
   } else if (auto* const images = dynamic_cast<nn::ImageModel*>(model)) {
     vectors = of_pictures(*images, pretrained, o, records);
   } else {

@@ -194,6 +194,29 @@ class Vectors(Tuned):
         self.assertEqual((0, ""), (trained.returncode, trained.stderr))
         self.assertIn("test accuracy", trained.stdout)
 
+    def vectors(self, *words):
+        out = self.path("pooled.csv")
+        made = run_program([EMBED, "--init", self.bert, "--data", self.table(rows=3), "--context", "8", "--out", out, *words])
+        self.assertEqual((0, ""), (made.returncode, made.stderr))
+        with open(out, encoding="utf-8") as file:
+            return [[float(value) for value in row] for row in list(csv.reader(file))[1:]]
+
+    def test_parts_of_a_vector_are_joined(self):
+        parts = [self.vectors("--pooling", words) for words in ("mean", "1:1", "1:2")]
+        both = self.vectors("--pooling", "mean:2,1:1")
+        for row, whole in enumerate(both):
+            wanted = [value / 2 ** 0.5 for value in parts[0][row] + parts[1][row]]
+            self.assertLess(max(abs(a - b) for a, b in zip(whole, wanted, strict=True)), 1e-5)
+        self.assertEqual(self.vectors("--pooling", "1"), parts[2])  # behind all blocks
+        self.assertNotEqual(parts[1], parts[2])
+        self.assertEqual([0.0] * 16, self.vectors("--pooling", "7")[0])  # texts of six tokens
+        for words, part in (("median", "'median' is neither mean nor a number from 0"), ("mean:0", "'0' is neither"),
+                            ("mean,", "'mean,' lacks a part"), ("8", "position 8 of 8 tokens"), ("mean:3", "3 blocks")):
+            refused = run_program([EMBED, "--init", self.bert, "--data", self.table(rows=3), "--context", "8",
+                                   "--out", self.path("no.csv"), "--pooling", words])
+            self.assertEqual(2, refused.returncode)
+            self.assertIn(part, refused.stderr)
+
 
 if __name__ == "__main__":
     TEXT, EMBED, TABULAR = take_programs(3)
