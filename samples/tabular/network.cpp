@@ -5,6 +5,7 @@
 
 #include "autograd/ops.h"
 #include "core/error.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/layers.h"
 
 namespace sotto::tabular {
@@ -24,7 +25,7 @@ nn::Sequential perceptron(std::int64_t inputs, std::int64_t outputs,
     layers.add(nn::Tanh());
     inputs = options.hidden;
   }
-  layers.add(nn::Linear(inputs, outputs));
+  layers.add(nn::Linear(inputs, outputs, {.bias = !options.no_bias}));
   return layers;
 }
 
@@ -166,6 +167,24 @@ std::map<std::int64_t, StatisticRange> ranges_of(const TableNetworkOptions& opti
   return number_ranges(numbers);
 }
 
+// The means [classes, width] of the rows of each class.
+Tensor class_means(const Dataset& rows, const std::vector<std::string>& classes) {
+  const std::int64_t count = std::ssize(classes);
+  const Tensor ones = full({rows.size(), 1}, 1);
+  const std::vector<float> sizes = scatter_add(ones, rows.targets, 0, count).to_vector<float>();
+  std::vector<float> shares;
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    check(sizes[k] > 0, "--prototypes: no row has the class {}", classes[k]);
+    shares.push_back(1 / sizes[k]);
+  }
+  return mul(scatter_add(rows.inputs, rows.targets, 0, count), Tensor::from(shares, {count, 1}));
+}
+
+// x less its mean over axis 0.
+Tensor centred(const Tensor& x) {
+  return sub(x, scale(sum(x, {0}, true), 1 / static_cast<double>(x.size(0))));
+}
+
 void check_range(const char* option, std::int64_t value, std::int64_t min, std::int64_t max) {
   check(value >= min && value <= max, "{}: {} is not from {} to {}", option, value, min, max);
 }
@@ -221,6 +240,16 @@ std::unique_ptr<Network> make_network(const TableNetworkOptions& options,
   check(!number_ranges(schema).empty(),
         "--standardize: the schema has no number with a range and without mean and deviation");
   return std::make_unique<OnStandardized>(input_count(options, schema), std::move(network));
+}
+
+void start_at_prototypes(Network& network, const Dataset& rows, double scale,
+                         const TableSchema& schema) {
+  const Tensor means = class_means(rows, schema.classes());
+  const Tensor squares = sum(mul(means, means), {1});
+  for (const auto& [name, parameter] : network.named_parameters()) {
+    const bool weight = parameter->value.rank() == 2;
+    parameter->value = sotto::scale(centred(weight ? means : squares), weight ? scale : -scale / 2);
+  }
 }
 
 }  // namespace sotto::tabular

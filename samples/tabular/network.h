@@ -18,6 +18,7 @@ struct TableNetworkOptions {
   std::int64_t layers = 1;     // hidden layers
   std::int64_t embedding = 8;  // numbers that stand for a category
   std::int64_t pieces = 1;     // inputs that a number becomes
+  bool no_bias = false;        // of the last layer
   // The first layer standardises the numbers that have a range, by means and deviations that are
   // released for it.
   bool standardize = false;
@@ -45,6 +46,11 @@ std::unique_ptr<Network> make_network(const TableNetworkOptions& options,
 // it.
 StandardizeOptions standardize_options(nn::Module& network, const TableNetworkOptions& options,
                                        const TableSchema& schema);
+// Sets a "logistic" network of one piece to the classifier by the nearest mean: the logits
+// s (m_k . x - |m_k|^2 / 2) less their mean over the classes k, m_k the mean of the public rows of
+// class k and s the scale. Throws std::invalid_argument for a class without rows.
+void start_at_prototypes(Network& network, const Dataset& rows, double scale,
+                         const TableSchema& schema);
 // True if the network reads TableOptions::category_indices.
 bool reads_indices(const TableNetworkOptions& options);
 

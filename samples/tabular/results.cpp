@@ -51,6 +51,7 @@ SavedTableModel load_model(const std::string& path) {
                      .layers = model.at("layers").get<std::int64_t>(),
                      .embedding = model.at("embedding").get<std::int64_t>(),
                      .pieces = model.at("pieces").get<std::int64_t>(),
+                     .no_bias = model.value("no_bias", false),  // absent from older files
                      .standardize = model.at("standardize").get<bool>()};
     saved.network = make_network(saved.options, saved.schema);
     nn::load_module(path, *saved.network);

@@ -27,6 +27,14 @@ void TabularTask::add_model_options(samples::CommandLine& line) {
   line.option("--layers", network_.layers, "hidden layers", "N");
   line.option("--pieces", network_.pieces,
               "inputs that each number becomes, for a piecewise linear function of it", "N");
+  line.flag("--no-bias", network_.no_bias,
+            "the last layer has none: for vectors, whose gradients a bias would only lengthen");
+  line.option("--prototypes", prototypes_,
+              "table of PUBLIC rows of each class, such as vectors of the classes' names: --model "
+              "logistic starts as the classifier by the nearest of their means",
+              "FILE");
+  line.option("--prototype-scale", prototype_scale_, "factor of its logits", "X");
+  line.conflict("--prototypes", "--standardize");
   line.flag(
       "--standardize", network_.standardize,
       "standardise numbers by means and deviations of the training rows, released with noise: "

@@ -72,9 +72,13 @@ std::vector<samples::Preset> presets() {
 }  // namespace
 
 samples::TaskFacts TabularTask::facts() {
-  const nlohmann::json model = {{"model", network_.model},   {"hidden", network_.hidden},
-                                {"layers", network_.layers}, {"embedding", network_.embedding},
-                                {"pieces", network_.pieces}, {"standardize", network_.standardize},
+  const nlohmann::json model = {{"model", network_.model},
+                                {"hidden", network_.hidden},
+                                {"layers", network_.layers},
+                                {"embedding", network_.embedding},
+                                {"pieces", network_.pieces},
+                                {"no_bias", network_.no_bias},
+                                {"standardize", network_.standardize},
                                 {"schema", schema_text_}};
   const bool numbers = schema_ && schema_->classes().empty();
   return {.program = "tabular",
@@ -89,7 +93,10 @@ samples::TaskFacts TabularTask::facts() {
                        {"layers", &network_.layers},
                        {"embedding", &network_.embedding},
                        {"pieces", &network_.pieces},
+                       {"no bias", &network_.no_bias},
                        {"standardize", &network_.standardize},
+                       {"prototypes", &prototypes_},
+                       {"prototype scale", &prototype_scale_},
                        {"test fraction", &test_fraction_},
                        {"schema", &schema_text_},
                        {"class weights", &class_weights_text_}},
@@ -114,10 +121,19 @@ void TabularTask::prepare(Settings& s) {
   if (!class_weights_text_.empty())
     class_weights_ = parse_class_weights(class_weights_text_, schema_->classes());
   make_network(network_, *schema_);  // refuses what is out of range
+  check_prototypes();
   s.planned_means.clear();
   if (network_.standardize)
     s.planned_means = {{.noise_multiplier = StandardizeOptions{}.noise_multiplier}};
   if (files) samples::expect_batch(s);
+}
+
+void TabularTask::check_prototypes() const {
+  samples::require(std::isfinite(prototype_scale_) && prototype_scale_ > 0, "--prototype-scale",
+                   prototype_scale_, "a positive number");
+  if (prototypes_.empty()) return;
+  check(network_.model == "logistic" && network_.pieces == 1 && !schema_->classes().empty(),
+        "--prototypes: only --model logistic of classes, without --pieces, starts at them");
 }
 
 samples::Data TabularTask::made_up(const Settings& s) const {
@@ -154,6 +170,11 @@ samples::TaskModel TabularTask::make_model(const samples::Data& /*data*/,
   model.outputs = [&of = dynamic_cast<Network&>(*network)](Tape& tape, const Dataset& batch) {
     return forward_rows(of, tape, batch);
   };
+  if (!prototypes_.empty()) {
+    TableSchema of_nobody = *schema_;  // public rows have no users
+    std::erase_if(of_nobody.columns, [](const auto& c) { return c.kind == ColumnKind::user; });
+    start_at_prototypes(*network, read_table(prototypes_, of_nobody), prototype_scale_, *schema_);
+  }
   if (network_.standardize) model.standardize = standardize_options(*network, network_, *schema_);
   model.network = std::move(network);
   return model;

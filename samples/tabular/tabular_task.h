@@ -28,6 +28,7 @@ class TabularTask final : public samples::Task {
   void add_data_options(samples::CommandLine& line, samples::Settings& settings);
   void add_model_options(samples::CommandLine& line);
   samples::Data made_up(const samples::Settings& settings) const;
+  void check_prototypes() const;
   samples::Data from_files(const samples::Files& files, const samples::Settings& settings) const;
 
   samples::DataSource source_ = samples::MadeUp{"people made up by the program"};
@@ -35,6 +36,8 @@ class TabularTask final : public samples::Task {
   std::string folder_;       // of the encoded table; empty: in memory
   double test_fraction_ = 0.2;
   TableNetworkOptions network_;
+  std::string prototypes_;  // a table of public rows; empty: the network starts at random
+  double prototype_scale_ = 10;
   std::string class_weights_text_;  // "1,3"; empty: all are 1
   Tensor class_weights_;            // f32 [classes], or undefined
   std::string schema_text_;         // the schema in its canonical form

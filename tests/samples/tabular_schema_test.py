@@ -7,6 +7,7 @@ Usage: tabular_schema_test.py PATH_OF_TABULAR [unittest options]
 import json
 import os
 import re
+import struct
 import unittest
 
 from programs import TrainingCase, charged, read_tensors, run_program, take_programs
@@ -25,6 +26,36 @@ class Schemas(InFolder):
         self.assertEqual((0, "", ""), (done.returncode, done.stderr, done.stdout))
         self.train("--data", data, "--schema", self.path("s.json"), "--noise-multiplier", "2",
                    "--steps", "2", "--batch-size", "20", "--delta", "1e-3")
+
+
+class Prototypes(InFolder):
+    def test_a_linear_model_starts_at_the_means_of_public_rows(self):
+        rows = [(x / 100, "yes" if x > 0 else "no") for x in range(-99, 100, 2)]
+        data = self.write("rows.csv", "x,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
+        schema = self.write("schema.json", json.dumps({"columns": [SCHEMA["columns"][0], SCHEMA["columns"][3]]}))
+        public = self.write("public.csv", "x,y\n-0.6,no\n0.5,yes\n-0.4,no\n")
+        model, unbiased = self.path("m.safetensors"), self.path("unbiased.safetensors")
+        still = ["--data", data, "--test", data, "--schema", schema, "--model", "logistic", "--no-privacy",
+                 "--batch-size", "50", "--steps", "1", "--lr", "1e-9"]
+        facts = self.facts(*still, "--prototypes", public, "--save", model)
+        self.assertEqual(1, facts["test_accuracy"])
+        tensors = read_tensors(model)[0]
+        weight, bias = (struct.unpack("<2f", tensors[f"layers.0.{each}"][2]) for each in ("weight", "bias"))
+        for got, wanted in zip(weight + bias, (-2.5, 2.5, 1.25, -1.25)):  # of the places 1/4 and 3/4 in the range
+            self.assertAlmostEqual(wanted, got, places=5)
+        facts = self.facts(*still, "--prototypes", public, "--prototype-scale", "2", "--no-bias", "--save",
+                           unbiased)
+        self.assertEqual(0.5, facts["test_accuracy"])  # larger x, larger logit of yes
+        tensors = read_tensors(unbiased)[0]
+        self.assertEqual({"layers.0.weight"}, set(tensors))
+        self.assertAlmostEqual(0.5, struct.unpack("<2f", tensors["layers.0.weight"][2])[1], places=5)
+        measured = self.call("evaluate", "--model", unbiased, "--data", data)
+        self.assertEqual((0, ""), (measured.returncode, measured.stderr))
+        one = self.write("one.csv", "x,y\n-0.6,no\n")
+        self.refused("--prototypes: no row has the class yes", "train", *still, "--prototypes", one)
+        for words, part in ((["--pieces", "4"], "only --model logistic of classes, without --pieces"),
+                            (["--prototype-scale", "0"], "--prototype-scale: 0 is not a positive number")):
+            self.refused(part, "train", *still, "--prototypes", public, *words)
 
 
 class OddTables(InFolder):
