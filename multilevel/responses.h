@@ -1,6 +1,7 @@
 // Responses: how a lower problem's solution w depends on the parameters u of a problem above. L is
 // the lower mean loss on the lower problem's last batch, H its Hessian by w, and a response maps v
-// to R v, an approximation of -d2L/du dw H^-1 v. When each is exact: docs/explanation/levels.md.
+// to R v, an approximation of -d2L/du dw H^-1 v. When each is exact: docs/appendix/design-notes.md,
+// "Levels".
 #pragma once
 
 #include <cstdint>

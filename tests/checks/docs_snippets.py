@@ -40,8 +40,8 @@ import tempfile
 MARKS = {"cpp": ("compile", "declare", "quote"), "python": ("quote",), "sh": ("run", "parse"), "console": ("", "parse"),
          "text": ("", "output"), "json": ("",), "meson": ("",), "cmake": ("",)}
 # Programs that are not ours; of their arguments nothing is known here but Meson's own options.
-TOOLS = {"c++", "cat", "cd", "cmake", "curl", "git", "grep", "ls", "meson", "mkdir", "mv", "ninja", "pip", "pkg-config", "python3",
-         "rm", "sed", "sh", "tar", "unzip"}
+TOOLS = {"c++", "cat", "cd", "cmake", "curl", "git", "grep", "head", "ln", "ls", "meson", "mkdir", "mv", "ninja", "pip", "pkg-config",
+         "python3", "rm", "sed", "sh", "tar", "unzip"}
 # Of tutorials: sh that is only read here.
 FOLLOWED = ("follow", "fetch")
 MESON_OPTIONS = {"buildtype", "optimization", "prefix", "b_sanitize", "b_lundef", "b_pch", "werror"}

@@ -3,8 +3,8 @@
 and compares what is printed with what the page shows. Fails where a command fails or prints something else.
 
 Kinds of blocks are those of docs_snippets.py; here `follow NAME...` is run, too, and a program must say its file. Where the
-files and folders NAME are neither in the clone nor in $SOTTO_SHARED/data (../shared/data if unset), gzipped or not, a block
-is skipped, with a word; `fetch` is never run.
+files and folders NAME are neither in the clone nor in $SOTTO_SHARED/data (../shared/data if unset), gzipped or not, nor in
+$SOTTO_PRETRAINED (where fetch_pretrained.py puts weights, if unset), a block is skipped, with a word; `fetch` is never run.
 
 usage: follow_tutorials.py ROOT [--folder CLONE] [--pages WORD...]
          --folder CLONE    clone to this folder, or go on in it, and keep it
@@ -27,10 +27,10 @@ UNFOLLOWED = {"cpp": ("", "compile", "declare", "quote"), "sh": ("parse",), "con
 
 
 class Follower:
-    """A reader in a clone, who has some data."""
+    """A reader in a clone, who has some folders of data."""
 
-    def __init__(self, clone, data):
-        self.clone, self.data, self.output = clone, data, ""
+    def __init__(self, clone, *folders):
+        self.clone, self.folders, self.output = clone, folders, ""
 
     def run(self, command):
         """Runs a command; what went wrong. What a terminal would show is kept."""
@@ -42,11 +42,13 @@ class Follower:
     def has(self, name):
         """Whether the clone has a file or folder, or gets it: from the data, where it may be gzipped."""
         target = self.clone / name
-        for found in [] if target.exists() else [*self.data.glob(name), *self.data.glob(f"*/{name}")]:
-            target.symlink_to(found)
-        for packed in [] if target.exists() else self.data.glob(f"*/{name}.gz"):
-            with gzip.open(packed) as source, open(target, "wb") as unpacked:
-                shutil.copyfileobj(source, unpacked)
+        for data in self.folders:
+            for found in [*data.glob(name), *data.glob(f"*/{name}")]:
+                if not target.exists():
+                    target.symlink_to(found)
+            for packed in [] if target.exists() else data.glob(f"*/{name}.gz"):
+                with gzip.open(packed) as source, open(target, "wb") as unpacked:
+                    shutil.copyfileobj(source, unpacked)
         return target.exists()
 
     def shows(self, expected, share):
@@ -82,7 +84,8 @@ def follow_page(follower, page, name):
         problem = follower.follow(block)
         skipped = problem is None
         if skipped:
-            print(f"skipped: {block.where()}: no {' or '.join(block.arguments)} in {follower.data}")
+            print(f"skipped: {block.where()}: no {' or '.join(block.arguments)} in "
+                  f"{' or '.join(map(str, follower.folders))}")
         elif block.mark in ("run", "follow"):
             print(f"{block.where()}: {time.monotonic() - start:.0f} s", flush=True)
         if problem:
@@ -99,6 +102,7 @@ def main():
     given = parser.parse_args()
     root = given.root.resolve()
     data = pathlib.Path(os.environ.get("SOTTO_SHARED") or root / "../shared").resolve() / "data"
+    weights = pathlib.Path(os.environ.get("SOTTO_PRETRAINED") or "~/.cache/sotto/pretrained").expanduser().resolve()
     with tempfile.TemporaryDirectory() as scratch:
         clone = (given.folder or pathlib.Path(scratch) / "sotto").resolve()
         if not clone.exists():
@@ -106,7 +110,7 @@ def main():
         problems = []
         for page in sorted((clone / "docs/tutorials").glob("*.md")):
             if any(word in page.name for word in given.pages):
-                problems += follow_page(Follower(clone, data), page, page.relative_to(clone).as_posix())
+                problems += follow_page(Follower(clone, data, weights), page, page.relative_to(clone).as_posix())
     print(f"{len(problems)} problems")
     return 1 if problems else 0
 

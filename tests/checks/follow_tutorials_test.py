@@ -16,13 +16,14 @@ class Tutorials(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.clone, self.data = pathlib.Path(folder.name) / "clone", pathlib.Path(folder.name) / "data"
+        self.weights = pathlib.Path(folder.name) / "weights"
         self.clone.mkdir()
         (self.data / "tables").mkdir(parents=True)
 
     def follow(self, text):
         page = self.clone / "page.md"
         page.write_text(text)
-        return follow_tutorials.follow_page(follow_tutorials.Follower(self.clone, self.data), page, "page.md")
+        return follow_tutorials.follow_page(follow_tutorials.Follower(self.clone, self.data, self.weights), page, "page.md")
 
     def test_programs_are_written_compiled_and_run(self):
         text = f"<!-- file a.cpp -->\n```cpp\n{PROGRAM}```\n<!-- run -->\n```sh\nc++ a.cpp -o a\n./a\n```\n"
@@ -43,6 +44,13 @@ class Tutorials(unittest.TestCase):
         (self.data / "tables/t.gz").write_bytes(gzip.compress(b"y\n"))
         self.assertEqual(len(self.follow(text)), 1)
         self.assertEqual(self.follow(text.replace("\nx\n", "\ny\n")), [])
+
+    def test_weights_are_found_where_they_are_kept(self):
+        text = "<!-- follow net -->\n```sh\ncat net/w\n```\n<!-- output -->\n```text\nx\n```\n"
+        self.assertEqual(self.follow(text), [])
+        (self.weights / "net").mkdir(parents=True)
+        (self.weights / "net/w").write_text("y\n")
+        self.assertEqual(len(self.follow(text)), 1)
 
     def test_what_nobody_can_follow_is_an_error(self):
         for block in ("<!-- parse -->\n```sh\nls\n```", "<!-- compile -->\n```cpp\nint x;\n```", f"```cpp\n{PROGRAM}```",
