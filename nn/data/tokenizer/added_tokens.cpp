@@ -116,9 +116,15 @@ std::vector<TextSegment> TokenSearch::segments(std::string_view text) const {
     const AddedToken& token = entry->token;
     if (token.single_word && !stands_alone(text.substr(0, range.begin), text.substr(range.end)))
       continue;
-    if (token.lstrip)
-      range.begin = std::max(range.begin - space_before(text.substr(0, range.begin)), done);
-    if (token.rstrip) range.end += space_behind(text.substr(range.end));
+    // Not across `done`, so that each space is looked at once.
+    if (token.lstrip) {
+      range.begin = std::max(range.begin, done);
+      range.begin -= space_before(text.substr(done, range.begin - done));
+    }
+    if (token.rstrip) {
+      range.end = std::max(range.end, done);
+      range.end += space_behind(text.substr(range.end));
+    }
     if (done < range.begin) y.push_back({{done, range.begin}});
     y.push_back({range, token.id});
     done = range.end;

@@ -20,7 +20,7 @@ std::string quoted(const json& value) {
 
 Field Field::operator[](const std::string& key) const {
   const std::optional<Field> found = find(key);
-  expect(found.has_value(), "no field {}", key);
+  expect(found.has_value(), "no field {}", excerpt(key));
   return *found;
 }
 

@@ -44,16 +44,6 @@ Normalizer make_prepend(const Field& field) {
   };
 }
 
-Normalizer make_sequence(const Field& field) {
-  field.only({"normalizers"});
-  std::vector<Normalizer> steps;
-  for (const Field& step : field["normalizers"].list()) steps.push_back(make_normalizer(step));
-  return [steps = std::move(steps)](std::string text) {
-    for (const Normalizer& step : steps) text = step(std::move(text));
-    return text;
-  };
-}
-
 }  // namespace
 
 Finder find_by(const Field& pattern) {
@@ -73,13 +63,16 @@ Normalizer make_replace(const Field& field) {
     std::size_t at = 0;
     for (const TextRange& match : find(text)) {
       y.append(text, at, match.begin - at).append(content);
+      check_growth(text.size(), y.size());
       at = match.end;
     }
     return y.append(text, at);
   };
 }
 
-Normalizer make_normalizer(const Field& field) {
+namespace {
+
+Normalizer make_step(const Field& field) {
   using Make = Normalizer (*)(const Field&);
   static const std::map<std::string, Make> kinds{
       {"BertNormalizer", make_bert},
@@ -95,12 +88,33 @@ Normalizer make_normalizer(const Field& field) {
       {"Strip", make_strip},
       {"Prepend", make_prepend},
       {"Replace", make_replace},
-      {"ByteLevel", [](const Field&) -> Normalizer { return byte_characters; }},
-      {"Sequence", make_sequence}};
+      {"ByteLevel", [](const Field&) -> Normalizer { return byte_characters; }}};
   const std::string type = field["type"].text();
   const auto kind = kinds.find(type);
   field.expect(kind != kinds.end(), "the normalizer {} is not supported", excerpt(type));
   return kind->second(field);
+}
+
+// The steps of a sequence, and of those in it.
+void add_steps(const Field& field, std::vector<Normalizer>& steps) {
+  if (field["type"].text() != "Sequence") return steps.push_back(make_step(field));
+  field.only({"normalizers"});
+  for (const Field& step : field["normalizers"].list()) add_steps(step, steps);
+}
+
+}  // namespace
+
+Normalizer make_normalizer(const Field& field) {
+  std::vector<Normalizer> steps;
+  add_steps(field, steps);
+  return [steps = std::move(steps)](std::string text) {
+    const std::size_t bytes = text.size();
+    for (const Normalizer& step : steps) {
+      text = step(std::move(text));
+      check_growth(bytes, text.size());
+    }
+    return text;
+  };
 }
 
 }  // namespace sotto

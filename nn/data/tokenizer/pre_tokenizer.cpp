@@ -27,8 +27,11 @@ PreTokenizer in_turn(std::vector<PreTokenizer> steps) {
     std::vector<Piece> pieces{piece};
     for (const PreTokenizer& step : steps) {
       std::vector<Piece> words;
+      std::size_t bytes = 0;
       for (const Piece& whole : pieces) {
         std::vector<Piece> parts = step(whole);
+        for (const Piece& part : parts) bytes += part.text.size();
+        check_growth(piece.text.size(), bytes);
         std::move(parts.begin(), parts.end(), std::back_inserter(words));
       }
       pieces = std::move(words);
@@ -105,13 +108,6 @@ PreTokenizer make_metaspace(const Field& field) {
   };
 }
 
-PreTokenizer make_sequence(const Field& field) {
-  field.only({"pretokenizers"});
-  std::vector<PreTokenizer> steps;
-  for (const Field& step : field["pretokenizers"].list()) steps.push_back(make_pre_tokenizer(step));
-  return in_turn(std::move(steps));
-}
-
 }  // namespace
 
 std::string metaspace_mark(const Field& field) {
@@ -130,7 +126,9 @@ std::string prepend_scheme(const Field& field) {
   return scheme;
 }
 
-PreTokenizer make_pre_tokenizer(const Field& field) {
+namespace {
+
+PreTokenizer make_step(const Field& field) {
   using Make = PreTokenizer (*)(const Field&);
   static const std::map<std::string, Make> kinds{
       {"ByteLevel", make_byte_level},
@@ -152,12 +150,26 @@ PreTokenizer make_pre_tokenizer(const Field& field) {
       {"CharDelimiterSplit", make_delimiter},
       {"Digits", make_digits},
       {"Punctuation", make_punctuation},
-      {"Metaspace", make_metaspace},
-      {"Sequence", make_sequence}};
+      {"Metaspace", make_metaspace}};
   const std::string type = field["type"].text();
   const auto kind = kinds.find(type);
   field.expect(kind != kinds.end(), "the pre-tokenizer {} is not supported", excerpt(type));
   return kind->second(field);
+}
+
+// The steps of a sequence, and of those in it.
+void add_steps(const Field& field, std::vector<PreTokenizer>& steps) {
+  if (field["type"].text() != "Sequence") return steps.push_back(make_step(field));
+  field.only({"pretokenizers"});
+  for (const Field& step : field["pretokenizers"].list()) add_steps(step, steps);
+}
+
+}  // namespace
+
+PreTokenizer make_pre_tokenizer(const Field& field) {
+  std::vector<PreTokenizer> steps;
+  add_steps(field, steps);
+  return steps.size() == 1 ? steps[0] : in_turn(std::move(steps));
 }
 
 }  // namespace sotto

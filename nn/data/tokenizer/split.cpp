@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "nn/data/tokenizer/characters.h"
 
 namespace sotto {
+
+void check_growth(std::size_t bytes, std::size_t made) {
+  // A character becomes 18 at most in a normal form, a byte two characters, a space three bytes.
+  constexpr std::size_t most = 256, slack = std::size_t{1} << 16;
+  if (made / most <= bytes || made <= slack) return;
+  throw SystemFailure(fmt::format("tokenizer: a text of {} bytes would become {}", bytes, made));
+}
 
 namespace {
 

@@ -14,6 +14,10 @@ namespace sotto {
 // "Contiguous" of tokenizer.json.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
+// Throws SystemFailure where steps that a file asks for make much more of a text than any that is
+// in use: sequences of replacements would double it again and again.
+void check_growth(std::size_t bytes, std::size_t made);
+
 // Part of a text.
 struct Piece {
   std::string text;

@@ -27,8 +27,12 @@ std::string joined(const Texts& texts) {
 // A decoder that changes each token by itself; `change` knows whether it is the first, the last.
 Decoder for_each_token(std::function<std::string(const std::string&, bool, bool)> change) {
   return [change = std::move(change)](Texts tokens) {
-    for (std::size_t k = 0; k < tokens.size(); ++k)
+    std::size_t bytes = 0, made = 0;
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      bytes += tokens[k].size();
       tokens[k] = change(tokens[k], k == 0, k + 1 == tokens.size());
+      check_growth(bytes, made += tokens[k].size());
+    }
     return tokens;
   };
 }
@@ -127,19 +131,7 @@ Decoder make_strip(const Field& field) {
   });
 }
 
-Decoder make_sequence(const Field& field) {
-  field.only({"decoders"});
-  std::vector<Decoder> steps;
-  for (const Field& step : field["decoders"].list()) steps.push_back(make_decoder(step));
-  return [steps = std::move(steps)](Texts tokens) {
-    for (const Decoder& step : steps) tokens = step(std::move(tokens));
-    return tokens;
-  };
-}
-
-}  // namespace
-
-Decoder make_decoder(const Field& field) {
+Decoder make_step(const Field& field) {
   using Make = Decoder (*)(const Field&);
   static const std::map<std::string, Make> kinds{
       {"ByteLevel", [](const Field&) -> Decoder { return decode_bytes; }},
@@ -152,16 +144,42 @@ Decoder make_decoder(const Field& field) {
          return [](const Texts& tokens) { return Texts{joined(tokens)}; };
        }},
       {"Strip", make_strip},
-      {"Replace",
-       [](const Field& replace) {
+      {"Replace", [](const Field& replace) {
          return for_each_token([change = make_replace(replace)](const std::string& token, bool,
                                                                 bool) { return change(token); });
-       }},
-      {"Sequence", make_sequence}};
+       }}};
   const std::string type = field["type"].text();
   const auto kind = kinds.find(type);
   field.expect(kind != kinds.end(), "the decoder {} is not supported", excerpt(type));
   return kind->second(field);
+}
+
+// The steps of a sequence, and of those in it.
+void add_steps(const Field& field, std::vector<Decoder>& steps) {
+  if (field["type"].text() != "Sequence") return steps.push_back(make_step(field));
+  field.only({"decoders"});
+  for (const Field& step : field["decoders"].list()) add_steps(step, steps);
+}
+
+std::size_t bytes_of(const Texts& texts) {
+  return std::accumulate(
+      texts.begin(), texts.end(), std::size_t{0},
+      [](std::size_t bytes, const std::string& text) { return bytes + text.size(); });
+}
+
+}  // namespace
+
+Decoder make_decoder(const Field& field) {
+  std::vector<Decoder> steps;
+  add_steps(field, steps);
+  return [steps = std::move(steps)](Texts tokens) {
+    const std::size_t bytes = bytes_of(tokens);
+    for (const Decoder& step : steps) {
+      tokens = step(std::move(tokens));
+      check_growth(bytes, bytes_of(tokens));
+    }
+    return tokens;
+  };
 }
 
 }  // namespace sotto

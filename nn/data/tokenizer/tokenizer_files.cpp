@@ -59,6 +59,7 @@ std::map<std::int64_t, json> tokens_by_id(const json& config) {
     const bool number =
         !key.empty() && key.size() <= max_digits && key.find_first_not_of("0123456789") == key.npos;
     tokens->expect(number, "{} is not an id", excerpt(key));
+    tokens->expect(value.is_object(), "{} is no object", key);
     json token = value;
     token["id"] = std::stoll(key);
     y[std::stoll(key)] = std::move(token);

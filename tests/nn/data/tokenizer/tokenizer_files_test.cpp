@@ -162,6 +162,8 @@ TEST_CASE("vocab.json and merges.txt are GPT-2's or RoBERTa's tokenizer") {
   folder.write("tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer"})");
   CHECK(throws([&] { load_tokenizer(folder.path()); },
                "the tokenizer class CLIPTokenizer is not supported"));
+  folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {"3": "b"}})");
+  CHECK(throws([&] { load_tokenizer(folder.path()); }, "added_tokens_decoder: 3 is no object"));
   fs::remove(folder.path("tokenizer_config.json"));
   folder.write("merges.txt", "a c\n");
   CHECK(throws([&] { load_tokenizer(folder.path()); }, "merges[0]: c is not in the vocabulary"));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
@@ -122,6 +123,40 @@ TEST_CASE("added tokens are found by their flags") {
   CHECK(ids(tokenizer, "[M]e  [M]") == Ids{9, 7});
   document["added_tokens"].push_back(added(10, "e.", {{"normalized", true}}));
   CHECK(ids(made(document), "E.") == Ids{8});
+}
+
+TEST_CASE("a space that is a token takes spaces around it, and another token once") {
+  json document = word_piece();
+  for (const bool left : {true, false}) {
+    document["added_tokens"] = {
+        added(7, " ", {{left ? "lstrip" : "rstrip", true}, {"normalized", false}})};
+    const Ids found = ids(made(document), "e    e");
+    CHECK(found == Ids{4, 7, 7, 7, 7, 4});
+  }
+}
+
+TEST_CASE("steps that make much more of a text are refused, whatever lies within each other") {
+  const auto refused = [](const char* part, const json& step, const char* steps, bool decoded) {
+    json document = bytes();
+    json all = json::array();
+    for (int k = 0; k < 40; ++k) all.push_back({{"type", "Sequence"}, {steps, {step}}});
+    document[part] = {{"type", "Sequence"}, {steps, all}};
+    const Tokenizer tokenizer = made(document);
+    CAPTURE(part);
+    CHECK(throws<SystemFailure>(
+        [&] {
+          decoded ? void(tokenizer.decode(Ids{2, 3})) : void(ids(tokenizer, "ab"));
+        },
+        "tokenizer: a text of "));
+  };
+  const json doubled{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  refused("normalizer", doubled, "normalizers", false);
+  refused("decoder", doubled, "decoders", true);
+  refused("pre_tokenizer", {{"type", "ByteLevel"}, {"use_regex", false}}, "pretokenizers", false);
+  json document = bytes();
+  document["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"Regex", ""}}}, {"content", std::string(1 << 16, 'a')}};
+  CHECK(throws<SystemFailure>([&] { ids(made(document), "ab"); }, "tokenizer: a text of "));
 }
 
 TEST_CASE("a mark is put before the text alone, where its first character stays") {
