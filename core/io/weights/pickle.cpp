@@ -179,8 +179,11 @@ class Machine {
       default: return false;
     }
   }
-  bool push_dictionary(std::vector<Pickled*> items) {
+  void check_pairs(const std::vector<Pickled*>& items) const {
     check(items.size() % 2 == 0, "a dictionary has a key without a value");
+  }
+  bool push_dictionary(std::vector<Pickled*> items) {
+    check_pairs(items);
     return push({.kind = Kind::dictionary, .items = std::move(items)});
   }
 
@@ -197,7 +200,7 @@ class Machine {
   bool add(const std::vector<Pickled*>& items, Kind kind) {
     Pickled& target = *stack_.top();
     check(target.is(kind), "items for what is no list or no dictionary");
-    check(kind == Kind::list || items.size() % 2 == 0, "a dictionary has a key without a value");
+    if (kind == Kind::dictionary) check_pairs(items);
     target.items.insert(target.items.end(), items.begin(), items.end());
     return true;
   }

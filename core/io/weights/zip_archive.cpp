@@ -11,6 +11,10 @@ namespace sotto::weights {
 namespace {
 
 constexpr zip_int64_t max_entries = 1'000'000;
+// A compressed archive may become so many times larger: weights shrink to a half, a pickle to a
+// tenth, and only zeros to a thousandth.
+constexpr std::uint64_t most_unpacked = 64;
+constexpr std::uint64_t always_unpacked = std::uint64_t{1} << 24;  // of small files
 
 // The archive of these bytes, which stay as long as it.
 zip_t* open_archive(std::span<const std::byte> bytes, const FileContext& context) {
@@ -35,6 +39,7 @@ ZipArchive::ZipArchive(const MappedFile& file, FileContext context)
   const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
   context_.check(count <= max_entries, "{} entries, more than {}", count, max_entries);
   std::uint64_t left = file_.bytes().size();
+  std::uint64_t unpacked = most_unpacked * left + always_unpacked;  // bytes that are left
   for (zip_int64_t k = 0; k < count; ++k) {
     const auto index = static_cast<zip_uint64_t>(k);
     zip_stat_t status;
@@ -44,6 +49,10 @@ ZipArchive::ZipArchive(const MappedFile& file, FileContext context)
     context_.check(known && status.comp_size <= left,
                    "the entries have more bytes than the file, or entry {} cannot be read", k);
     left -= status.comp_size;
+    const std::uint64_t bytes = (status.valid & ZIP_STAT_SIZE) != 0 ? status.size : 0;
+    context_.check(bytes <= unpacked, "the entries have more than {} times the bytes of the file",
+                   most_unpacked);
+    unpacked -= bytes;
     context_.check(names_.emplace(status.name, index).second, "the entry {} occurs twice",
                    excerpt(status.name));
   }

@@ -209,6 +209,13 @@ TEST_CASE("compressed bytes that no tensor has are not unpacked") {
   CHECK(bomb.size() < 10'000);
   CHECK(throws([&] { weights_in(bomb); },
                "the compressed entry archive/data/0 has 4194304 bytes where the tensors have 4"));
+  constexpr std::int64_t many = 1 << 23;
+  const std::string zeros = dictionary({{"w", tensor({.count = many}, 0, {many}, {1})}});
+  CHECK(throws(
+      [&] {
+        weights_in(torch_zip(zeros, {{"0", std::string(4 * many, '\0')}}, true));
+      },
+      "the entries have more than 64 times the bytes of the file"));
 }
 
 TEST_CASE("damage within an archive shows when its bytes are read") {
