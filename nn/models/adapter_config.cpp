@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/strict_json.h"
+#include "nn/models/config.h"
 #include "nn/models/path_pattern.h"
 
 namespace sotto::nn {
@@ -42,18 +43,18 @@ class Fields {
 
   std::int64_t count(const json& value, const std::string& field) const {
     check(value.is_number_integer() && value >= 1 && value <= max_rank,
-          "{}: \"{}\" is {}, not a rank from 1 to {}", where_, field, value.dump(), max_rank);
+          "{}: \"{}\" is {}, not a rank from 1 to {}", where_, field, shown(value), max_rank);
     return value.get<std::int64_t>();
   }
   double number(const json& value, const std::string& field) const {
     check(value.is_number() && std::isfinite(value.get<double>()), "{}: \"{}\" is {}, not a number",
-          where_, field, value.dump());
+          where_, field, shown(value));
     return value.get<double>();
   }
   bool flag(const std::string& field) const {
     const json value = all_.value(field, json());
     check(value.is_null() || value.is_boolean(), "{}: \"{}\" is {}, not true or false", where_,
-          field, value.dump());
+          field, shown(value));
     return value.is_boolean() && value.get<bool>();
   }
   const json* find(const std::string& field) const {
@@ -103,12 +104,12 @@ void check_others(const json& all, const std::string& where) {
                                           "use_rslora"};
   for (const auto& [field, value] : all.items()) {
     check(read.contains(field) || passed_over.contains(field) || off(value),
-          "{}: \"{}\" is {}, which is not supported", where, field, value.dump());
+          "{}: \"{}\" is {}, which is not supported", where, field, shown(value));
   }
   const auto field = [&](const char* name, const json& otherwise, const auto& fits,
                          const char* what) {
     const json value = all.value(name, otherwise);
-    check(fits(value), "{}: \"{}\" is {}, {}", where, name, value.dump(), what);
+    check(fits(value), "{}: \"{}\" is {}, {}", where, name, shown(value), what);
   };
   field(
       "peft_type", {}, [](const json& x) { return x == "LORA"; }, "not \"LORA\"");

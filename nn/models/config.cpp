@@ -13,14 +13,6 @@ namespace {
 
 constexpr std::int64_t max_size = std::numeric_limits<std::int32_t>::max();
 
-// The value as a message shows it: not longer than a line.
-std::string shown(const nlohmann::json& value) {
-  constexpr std::size_t longest = 60;
-  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > longest) text = text.substr(0, longest) + "...";
-  return text;
-}
-
 [[noreturn]] void refuse(const char* field, const nlohmann::json& value, const char* wanted) {
   fail(fmt::format("config: {} is {}, not {}", field, shown(value), wanted));
 }
@@ -36,6 +28,13 @@ std::int64_t integer(const char* field, const nlohmann::json& value, std::int64_
 }
 
 }  // namespace
+
+std::string shown(const nlohmann::json& value) {
+  constexpr std::size_t longest = 60;
+  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  if (text.size() > longest) text = text.substr(0, longest) + "...";
+  return text;
+}
 
 const nlohmann::json* ConfigFields::find(const char* field) const {
   check(json_.is_object(), "config: it is {}, not an object", shown(json_));

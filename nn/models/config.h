@@ -11,6 +11,9 @@
 
 namespace sotto::nn {
 
+// A value as a message shows it: not longer than a line.
+std::string shown(const nlohmann::json& value);
+
 // All throw std::invalid_argument with the field and its value for one of another kind.
 class ConfigFields {
  public:

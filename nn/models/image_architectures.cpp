@@ -101,11 +101,11 @@ ConvNorm norm_of(const ConfigFields& fields, double eps) {
 // The integers of a list in the config.
 std::vector<std::int64_t> sizes(const nlohmann::json& list, const char* field) {
   constexpr std::int64_t most = 1 << 20;
-  check(list.is_array(), "config: {} is {}, not a list of sizes", field, list.dump());
+  check(list.is_array(), "config: {} is {}, not a list of sizes", field, shown(list));
   std::vector<std::int64_t> all;
   for (const nlohmann::json& value : list) {
     check(value.is_number_integer() && value >= 1 && value <= most, "config: {} holds {}", field,
-          value.dump());
+          shown(value));
     all.push_back(value.get<std::int64_t>());
   }
   return all;
@@ -212,7 +212,7 @@ std::unique_ptr<PretrainedModel> make_efficientnet(const nlohmann::json& config,
   check(stages.is_array() && stages.size() == strides.size(),
         "config: stages: {} of them, where EfficientNet has {}", stages.size(), strides.size());
   for (const nlohmann::json& blocks : stages) {
-    check(blocks.is_array() && !blocks.empty(), "config: stages: {}", blocks.dump());
+    check(blocks.is_array() && !blocks.empty(), "config: stages: {}", shown(blocks));
     std::vector<InvertedResidualOptions>& stage = options.stages.emplace_back();
     for (const nlohmann::json& block : blocks) {
       const std::vector<std::int64_t> of = sizes(block, "stages");

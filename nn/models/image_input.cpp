@@ -6,6 +6,7 @@
 
 #include "core/io/atomic_file.h"
 #include "core/io/strict_json.h"
+#include "nn/models/config.h"
 
 namespace sotto::nn {
 
@@ -33,7 +34,7 @@ bool has(const nlohmann::json& config, const char* field) {
 void read_size(const nlohmann::json& value, const char* field, std::int64_t& size) {
   constexpr std::int64_t most = 1 << 14;
   check(value.is_number_integer() && value >= 1 && value <= most, "config: {} is {}, not a size",
-        field, value.dump());
+        field, shown(value));
   size = value.get<std::int64_t>();
 }
 
@@ -47,7 +48,7 @@ void read_channels(const nlohmann::json& config, const char* field, bool positiv
     fits = list[c].is_number() && (!positive || list[c] > 0);
     if (fits) values.push_back(list[c].get<double>());
   }
-  check(fits, "config: {} is {}, not {}numbers of the channels", field, list.dump(),
+  check(fits, "config: {} is {}, not {}numbers of the channels", field, shown(list),
         positive ? "positive " : "");
 }
 
@@ -69,7 +70,7 @@ void read_preprocessor(const nlohmann::json& config, ImageInput& input) {
 void read_timm(const nlohmann::json& config, ImageInput& input) {
   if (has(config, "input_size")) {
     const nlohmann::json& size = config["input_size"];
-    check(size.is_array() && size.size() == 3, "config: {} is {}", "input_size", size.dump());
+    check(size.is_array() && size.size() == 3, "config: {} is {}", "input_size", shown(size));
     read_size(size[1], "input_size", input.size);
   }
   read_channels(config, "mean", false, input.mean);

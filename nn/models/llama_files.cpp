@@ -1,6 +1,7 @@
 // Llama in files: names, and the fields of config.json or of a GGUF file's metadata.
 #include <nlohmann/json.hpp>
 
+#include "core/io/utf8.h"
 #include "core/io/weights_file.h"
 #include "nn/models/architecture.h"
 #include "nn/models/config.h"
@@ -59,7 +60,7 @@ RotaryConfig read_rotary(const ConfigFields& fields) {
     if (kind == "default") continue;
     check(kind == "linear" || kind == "llama3",
           "config: {}: rope_type = {} is not supported, only default, linear and llama3", field,
-          kind);
+          excerpt(kind));
     check(part.has("factor"), "config: {}: factor is missing", field);
     config.factor = part.positive("factor", 1);
     config.scaling = RotaryConfig::Scaling::linear;
@@ -108,6 +109,9 @@ LlamaConfig read_config(const nlohmann::json& json) {
   config.head_width = fields.size("head_dim", config.width / config.heads);
   fields.check_divides("num_attention_heads", config.heads, "num_key_value_heads", config.kv_heads);
   fields.check_divides("head_dim", config.head_width, "halves", 2);
+  constexpr std::int64_t widest = 1 << 16;  // each feature has a frequency before weights are read
+  check(config.head_width <= widest, "config: heads of {} features, above {}", config.head_width,
+        widest);
   config.positions = fields.size("max_position_embeddings", config.positions);
   config.activation = fields.text("hidden_act", config.activation);
   config.epsilon = fields.positive("rms_norm_eps", config.epsilon);

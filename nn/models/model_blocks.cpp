@@ -8,6 +8,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/sample_axis_rules.h"
 #include "autograd/trace.h"
+#include "core/io/utf8.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers/lora.h"
@@ -38,7 +39,7 @@ std::function<Var(Var)> activation_of(const std::string& name, const std::string
       {"linear", [](Var x) { return x; }},
   };
   const auto at = known.find(name);
-  check(at != known.end(), "config: {} = {} is not supported", field, name);
+  check(at != known.end(), "config: {} = {} is not supported", field, excerpt(name));
   return at->second;
 }
 

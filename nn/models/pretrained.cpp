@@ -9,6 +9,7 @@
 
 #include "core/io/atomic_file.h"
 #include "core/io/strict_json.h"
+#include "core/io/utf8.h"
 #include "core/io/weights_file.h"
 #include "core/join.h"
 #include "nn/layers/quantized_layers.h"
@@ -64,7 +65,7 @@ const Architecture& architecture_of(const nlohmann::json& config, const WeightsF
   const Architecture* found =
       architecture_named(options.architecture.empty() ? names : std::vector{names[0]});
   check(found != nullptr, "{}: the architecture {} is not known; known are {}", file.path(),
-        names[0], known_names());
+        excerpt(names[0]), known_names());
   return *found;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/io/utf8.h"
 #include "nn/models/architecture.h"
 #include "nn/models/config.h"
 #include "nn/models/model_blocks.h"
@@ -64,8 +65,9 @@ nlohmann::json settings_of(const std::string& name) {
       "(vit|deit|deit3)_([a-z]+?)(_distilled)?_patch([0-9]+)(_reg([0-9]+))?(_gap)?(_dinov2)?"
       "(_([0-9]+))?(_miil)?");
   std::smatch part;
-  check(std::regex_match(name, part, form) && sizes().count(part[2]),
-        "timm: architecture {} is not supported", name);
+  constexpr std::size_t longest = 100;  // std::regex calls itself for each character
+  check(name.size() <= longest && std::regex_match(name, part, form) && sizes().count(part[2]),
+        "timm: architecture {} is not supported", excerpt(name));
   const std::string size = part[2];
   const auto& [features, blocks, heads, mlp_ratio] = sizes().at(size);
   const bool registers = part[5].matched, gap = part[7].matched, dino = part[8].matched,
@@ -117,7 +119,8 @@ void check_arguments(const nlohmann::json& arguments) {
   for (const auto& [name, value] : arguments.items()) {
     if (known.count(name) || value.is_null()) continue;
     const auto at = defaults.find(name);
-    check(at != defaults.end(), "config: {} has {}, which is not supported", "model_args", name);
+    check(at != defaults.end(), "config: {} has {}, which is not supported", "model_args",
+          excerpt(name));
     fields.require(name.c_str(), at->second);
   }
 }
@@ -180,7 +183,8 @@ std::unique_ptr<PretrainedModel> make(const nlohmann::json& config,
   }
   const ConfigFields fields(merged);
   const std::string pool = fields.text("global_pool", "token");
-  check(pool == "token" || pool == "avg", "config: {} = {} is not supported", "global_pool", pool);
+  check(pool == "token" || pool == "avg", "config: {} = {} is not supported", "global_pool",
+        excerpt(pool));
   const bool mean = pool == "avg", after = fields.flag("fc_norm", mean);
   VisionTransformerOptions vit{.names = names_of(fields, after),
                                .channels = fields.size("in_chans", 3),

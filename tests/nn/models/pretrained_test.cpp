@@ -179,6 +179,28 @@ TEST_CASE("absurd and unknown configs are refused in one line") {
   refused("{\"arch", "[\"arch", "config.json");
 }
 
+TEST_CASE("a text of a config is not longer in a message than a line, and ends no process") {
+  Files files;
+  const std::string longest(1'000'000, 'a');
+  const auto refused = [&](const std::string& config, const std::string& part) {
+    try {
+      files.load({}, config);
+      FAIL("it is accepted");
+    } catch (const std::invalid_argument& error) {
+      const std::string text = error.what();
+      CAPTURE(text.substr(0, 400));
+      CHECK(text.size() < 400);
+      CHECK(text.find(part) != std::string::npos);
+    }
+  };
+  refused(replaced(gpt2_json, "\"n_head\": 2",
+                   "\"n_head\": 2, \"activation_function\": \"" + longest + "\""),
+          "config: activation_function = aaa");
+  refused("{\"model_type\": \"" + longest + "\"}", "architecture aaa");
+  files.tensors = {{"patch_embed.proj.weight", zeros({4, 3, 2, 2})}};
+  refused("{\"architecture\": \"vit_" + longest + "_patch16_224\"}", "architecture vit_aaa");
+}
+
 TEST_CASE("the first blocks alone, and without dropout") {
   const Files files;
   const nn::Pretrained one = files.load({.dropout = 0.0, .blocks = 1});
@@ -222,6 +244,9 @@ TEST_CASE("options of Llama's config are read or refused by name") {
   CHECK(throws([&] { files.load({}, with("\"pad_token_id\": 13, ")); }, "pad_token_id 13"));
   CHECK(throws([&] { files.load({}, replaced(with(""), "\"head_dim\": 4", "\"head_dim\": 5")); },
                "config: head_dim 5 is no multiple"));
+  // Before as many frequencies are computed.
+  CHECK(throws([&] { files.load({}, replaced(with(""), "\"head_dim\": 4", "\"head_dim\": 2e9")); },
+               "config: heads of 2000000000 features, above 65536"));
 }
 
 TEST_CASE("rows whose pairs are neighbours become halves") {
