@@ -48,8 +48,8 @@ class Search {
     if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = with_large_stack(at, options);
     if (status == PCRE2_ERROR_NOMATCH) return false;
     if (status < 0) {
-      throw SystemFailure(fmt::format("tokenizer: pattern {}: {} in a text of {} bytes",
-                                      excerpt(expression_), error_text(status), text_.size()));
+      throw SystemFailure(fmt::format("pattern {}: {} in a text of {} bytes", excerpt(expression_),
+                                      error_text(status), text_.size()));
     }
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(found_.get());
     range = {ends[0], ends[1]};
@@ -95,7 +95,8 @@ Pattern Pattern::of_pcre2(const std::string& expression) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at,
                     context.get()));
-  check(code->compiled != nullptr, "pattern {}: {}", excerpt(expression), error_text(error));
+  check(code->compiled != nullptr, "pattern {}: {} at {}", excerpt(expression), error_text(error),
+        at);
   // Without a just-in-time compiler, as on some processors, the pattern is interpreted.
   pcre2_jit_compile(code->compiled.get(), PCRE2_JIT_COMPLETE);
   return Pattern(std::move(code));
@@ -129,6 +130,12 @@ std::vector<TextRange> Pattern::matches(std::string_view text) const {
 bool Pattern::begins(std::string_view text) const {
   TextRange found;
   return Search(code_->compiled.get(), code_->expression, text).next(0, PCRE2_ANCHORED, found);
+}
+
+bool Pattern::fits(std::string_view text) const {
+  TextRange found;
+  return Search(code_->compiled.get(), code_->expression, text)
+      .next(0, PCRE2_ANCHORED | PCRE2_ENDANCHORED, found);
 }
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer.json, which are Oniguruma's in Ruby's syntax, by PCRE2.
+// Regular expressions by PCRE2; those of tokenizer.json are Oniguruma's in Ruby's syntax.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,8 @@ class Pattern {
   std::vector<TextRange> matches(std::string_view text) const;
   // True if the text begins with a match.
   bool begins(std::string_view text) const;
+  // True if the whole text is a match.
+  bool fits(std::string_view text) const;
 
  private:
   struct Code;
