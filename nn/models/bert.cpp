@@ -5,27 +5,8 @@ namespace sotto::nn {
 
 namespace {
 
-constexpr char names[] = R"(# BERT as transformers writes it
-known   embeddings.word_embeddings.weight
+constexpr char heads[] = R"(# BERT as transformers writes it
 prefix  bert.
-old     LayerNorm.gamma  LayerNorm.weight
-old     LayerNorm.beta   LayerNorm.bias
-embeddings.word_embeddings.weight                      =
-embeddings.position_embeddings.weight                  =
-embeddings.token_type_embeddings.weight                =
-embeddings.LayerNorm.{weight,bias}                     =
-embeddings.position_ids                                -  ignored  # 0, 1, ... of older versions
-embeddings.token_type_ids                              -  ignored  # zeros of older versions
-encoder.layer.*.attention.self.query.{weight,bias}     =
-encoder.layer.*.attention.self.key.{weight,bias}       =
-encoder.layer.*.attention.self.value.{weight,bias}     =
-encoder.layer.*.attention.output.dense.{weight,bias}   =
-encoder.layer.*.attention.output.LayerNorm.{weight,bias}  =
-encoder.layer.*.intermediate.dense.{weight,bias}       =
-encoder.layer.*.output.dense.{weight,bias}             =
-encoder.layer.*.output.LayerNorm.{weight,bias}         =
-pooler.dense.{weight,bias}                             =  new
-pooler_query                                           =  head  # of pooling by attention
 classifier.{weight,bias}                               =  head
 cls.**         -  outside other-task  # pretraining: masked words, next sentence
 qa_outputs.**  -  outside other-task  # question answering
@@ -48,7 +29,8 @@ std::unique_ptr<PretrainedModel> make(const nlohmann::json& config,
 }  // namespace
 
 Architecture bert_architecture() {
-  return {.names = {"bert", "Bert**"}, .tables = {names}, .make = make};
+  return {
+      .names = {"bert", "Bert**"}, .tables = {std::string(heads) + bert_body_names}, .make = make};
 }
 
 }  // namespace sotto::nn

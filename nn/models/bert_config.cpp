@@ -8,6 +8,28 @@
 
 namespace sotto::nn {
 
+const char* const bert_body_names = R"(# the body of both
+known   embeddings.word_embeddings.weight
+old     LayerNorm.gamma  LayerNorm.weight
+old     LayerNorm.beta   LayerNorm.bias
+embeddings.word_embeddings.weight                      =
+embeddings.position_embeddings.weight                  =
+embeddings.token_type_embeddings.weight                =
+embeddings.LayerNorm.{weight,bias}                     =
+embeddings.position_ids                                -  ignored  # 0, 1, ... of older versions
+embeddings.token_type_ids                              -  ignored  # zeros of older versions
+encoder.layer.*.attention.self.query.{weight,bias}     =
+encoder.layer.*.attention.self.key.{weight,bias}       =
+encoder.layer.*.attention.self.value.{weight,bias}     =
+encoder.layer.*.attention.output.dense.{weight,bias}   =
+encoder.layer.*.attention.output.LayerNorm.{weight,bias}  =
+encoder.layer.*.intermediate.dense.{weight,bias}       =
+encoder.layer.*.output.dense.{weight,bias}             =
+encoder.layer.*.output.LayerNorm.{weight,bias}         =
+pooler.dense.{weight,bias}                             =  new
+pooler_query                                           =  head  # of pooling by attention
+)";
+
 namespace {
 
 constexpr double dropout_rate = 0.1;  // transformers' default

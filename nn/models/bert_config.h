@@ -8,6 +8,9 @@
 
 namespace sotto::nn {
 
+// The lines of a names table (nn/models/names.h) that BERT and RoBERTa share.
+extern const char* const bert_body_names;
+
 // Whether `architectures` or the options ask for a classifier.
 bool asks_for_classifier(const nlohmann::json& config, const PretrainedOptions& options);
 // Gives the head its classes and PretrainedOptions::pooling. Throws std::invalid_argument for an

@@ -5,27 +5,8 @@ namespace sotto::nn {
 
 namespace {
 
-constexpr char names[] = R"(# RoBERTa as transformers writes it
-known   embeddings.word_embeddings.weight
+constexpr char heads[] = R"(# RoBERTa as transformers writes it
 prefix  roberta.
-old     LayerNorm.gamma  LayerNorm.weight
-old     LayerNorm.beta   LayerNorm.bias
-embeddings.word_embeddings.weight                      =
-embeddings.position_embeddings.weight                  =
-embeddings.token_type_embeddings.weight                =
-embeddings.LayerNorm.{weight,bias}                     =
-embeddings.position_ids                                -  ignored  # 0, 1, ... of older versions
-embeddings.token_type_ids                              -  ignored  # zeros of older versions
-encoder.layer.*.attention.self.query.{weight,bias}     =
-encoder.layer.*.attention.self.key.{weight,bias}       =
-encoder.layer.*.attention.self.value.{weight,bias}     =
-encoder.layer.*.attention.output.dense.{weight,bias}   =
-encoder.layer.*.attention.output.LayerNorm.{weight,bias}  =
-encoder.layer.*.intermediate.dense.{weight,bias}       =
-encoder.layer.*.output.dense.{weight,bias}             =
-encoder.layer.*.output.LayerNorm.{weight,bias}         =
-pooler.dense.{weight,bias}                             =  new   # of a body alone
-pooler_query                                           =  head  # of pooling by attention
 classifier.dense.{weight,bias}                         =  outside new
 classifier.out_proj.{weight,bias}                      =  head
 lm_head.**     -  outside other-task  # masked words
@@ -52,7 +33,9 @@ std::unique_ptr<PretrainedModel> make(const nlohmann::json& config,
 }  // namespace
 
 Architecture roberta_architecture() {
-  return {.names = {"roberta", "Roberta**"}, .tables = {names}, .make = make};
+  return {.names = {"roberta", "Roberta**"},
+          .tables = {std::string(heads) + bert_body_names},
+          .make = make};
 }
 
 }  // namespace sotto::nn
