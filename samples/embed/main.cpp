@@ -113,9 +113,9 @@ void embed(const Options& o) {
     const auto write = [&](FileWriter& writer) { writer.write(csv); };
     write_file_atomically(path, write, FileKind::other, Readers::owner);
   });
-  if (!o.schema.empty()) samples::write_text({o.schema, schema(vectors, records)});
   samples::print("{} vectors of {} numbers in {}, which is as SECRET as the data\n",
                  vectors.size(0), vectors.size(1), o.out);
+  if (!o.schema.empty()) samples::write_text({o.schema, schema(vectors, records)});
 }
 
 }  // namespace

@@ -12,8 +12,9 @@ import tempfile
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "samples"))
 from programs import charged, read_checkpoint, read_tensors, run_program, state_of
+from small_pretrained import write_bert
 
-PROGRAMS = ("mnist", "tabular", "images", "text", "reweight", "audit", "tune", "memory_profile", "memory_tour",
+PROGRAMS = ("mnist", "tabular", "images", "text", "embed", "reweight", "audit", "tune", "memory_profile", "memory_tour",
             "privacy_budget", "devices")
 HANG = 60  # seconds, of programs that take less than one
 
@@ -38,6 +39,10 @@ class World:
         self.root = tempfile.mkdtemp(prefix="sotto_attack_")
         self.temporary = self.folder()  # where programs write what they can write nowhere else
         self.case = ""
+        self.encoder, self.texts = os.path.join(self.root, "encoder"), os.path.join(self.root, "texts.tsv")
+        write_bert(self.encoder, ["a", "film"])
+        with open(self.texts, "w", encoding="utf-8") as file:
+            file.write("label\ttext\n" + "good\ta film\nbad\tfilm\n" * 10)
 
     def close(self):
         shutil.rmtree(self.root, ignore_errors=True)
@@ -58,6 +63,8 @@ class World:
             *[([*command, *few], ("--report", "--json")) for command in trainings],
             ([self.audit, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40",
               "--threads", "1"], ("--report", "--json")),
+            ([self.embed, "--init", self.encoder, "--data", self.texts, "--label-column", "label", "--context", "8",
+              "--out", os.path.join(self.root, "vectors.csv")], ("--schema",)),
             ([self.memory_profile, "--batch-size", "2", "--threads", "1"], ("--report", "--json")),
             ([self.memory_tour, "--width", "8", "--layers", "2", "--batch-size", "16"],
              ("--report", "--json")),
