@@ -106,7 +106,7 @@ class AdapterWriter {
     tensors_[key + "B.weight"] = reshape(b, second);
   }
 
-  // What differs from the first layer stands in patterns.
+  // Layers that differ from the first stand in patterns.
   void add_options(const std::string& module, const LoraOptions& options) {
     if (options.rank != config_.lora.rank) config_.ranks.emplace_back(quoted(module), options.rank);
     const double root =

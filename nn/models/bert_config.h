@@ -1,4 +1,4 @@
-// What the configs of BERT, DistilBERT and RoBERTa have in common.
+// The parts that the configs of BERT, DistilBERT and RoBERTa have in common.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +11,7 @@ namespace sotto::nn {
 // The lines of a names table (nn/models/names.h) that BERT and RoBERTa share.
 extern const char* const bert_body_names;
 
-// Whether `architectures` or the options ask for a classifier.
+// True if `architectures` or the options ask for a classifier.
 bool asks_for_classifier(const nlohmann::json& config, const PretrainedOptions& options);
 // Gives the head its classes and PretrainedOptions::pooling. Throws std::invalid_argument for an
 // unknown pooling.

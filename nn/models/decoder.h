@@ -10,7 +10,7 @@
 
 namespace sotto::nn {
 
-// What all blocks of a call read besides the hidden values.
+// All that the blocks of a call read besides the hidden values.
 struct DecoderStep {
   std::vector<Var> masks = {};              // hidden_keys()
   std::optional<RotaryAngles> angles = {};  // of rotary positions

@@ -72,7 +72,7 @@ Gpt2Config read_config(const nlohmann::json& json) {
   return config;
 }
 
-// Of a file without config.json, by the shapes; all published sizes have heads of 64 features.
+// The config of a file that has none, by the shapes; all published sizes have heads of 64 features.
 nlohmann::json config_of(const WeightsFile& file, const PretrainedOptions&) {
   constexpr std::int64_t head_width = 64;
   nlohmann::json json = {{"model_type", "gpt2"}};

@@ -82,7 +82,7 @@ std::string numbered(const char* text, std::int64_t number) {
   return text + std::to_string(number);
 }
 
-// What a file says of its norms and classes.
+// The norms and classes of a file.
 nlohmann::json norms_and_classes(const Shapes& shapes, const std::string& norm,
                                  const std::string& head, const PretrainedOptions& options) {
   nlohmann::json config{{"group_norm", !shapes.has(norm + ".running_mean")}};

@@ -1,4 +1,4 @@
-// What a model of images was trained on: the size of its pictures, and how their values are scaled.
+// The pictures that a model of images was trained on: their size, and how their values are scaled.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sotto::nn {
 
 struct ImageInput {
   std::int64_t size = 224;  // height and width in pixels
-  // Of each channel of pictures in [0, 1]: the model takes (x - mean) / deviation.
+  // For each channel of pictures in [0, 1]: the model takes (x - mean) / deviation.
   std::vector<double> mean = {}, deviation = {};
 };
 

@@ -11,7 +11,7 @@ namespace sotto::nn {
 // Keys and values of the tokens that a decoder has read, for each of its layers.
 class KeyValueCache {
  public:
-  // Of tokens that all layers have read.
+  // The number of tokens that all layers have read.
   std::int64_t length() const { return length_; }
   // Appends a layer's keys and values [1, heads, t, e] and returns all of that layer, [1, heads,
   // length() + t, e]. Layers are numbered from 0.
@@ -40,7 +40,7 @@ class LanguageModel : public TokenModel {
   virtual std::int64_t max_tokens() const = 0;
 
  protected:
-  // What the output layer takes, [n, t, width]. With a cache the row follows the tokens in it.
+  // The input of the output layer, [n, t, width]. With a cache the row follows the tokens in it.
   virtual Var hidden(const TokenInputs& inputs, KeyValueCache* cache) = 0;
   virtual Var output(const Var& hidden) = 0;  // the logits
 };

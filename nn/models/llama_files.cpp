@@ -126,7 +126,7 @@ LlamaConfig read_config(const nlohmann::json& json) {
   return config;
 }
 
-// Of a GGUF file, from its metadata; nothing from other files.
+// The config of a GGUF file, from its metadata; nothing for other files.
 nlohmann::json config_of(const WeightsFile& file, const PretrainedOptions&) {
   const nlohmann::json& metadata = file.metadata();
   nlohmann::json json = nlohmann::json::object();

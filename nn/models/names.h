@@ -59,7 +59,7 @@ class NamesTable {
   // layout. `has` tells whether the file has a tensor.
   std::optional<std::string> prefix_in(
       const std::function<bool(const std::string& name)>& has) const;
-  // What the table says about a tensor of a file whose body has this prefix.
+  // The line for a tensor of a file whose body has this prefix.
   std::optional<NamesLine> of_file(const std::string& name, const std::string& prefix) const;
   // The line that holds a parameter of the model; `file` is without the prefix.
   std::optional<NamesLine> of_parameter(const std::string& name) const;
@@ -76,7 +76,7 @@ class NamesTable {
   std::vector<NamesLine> lines_;
 };
 
-// Whether the text fits the pattern: "*" is a number, "**" any text. The texts of the "*" and "**"
+// True if the text fits the pattern: "*" is a number, "**" any text. The texts of the "*" and "**"
 // are appended to `parts`.
 bool fits_pattern(std::string_view pattern, std::string_view text,
                   std::vector<std::string>* parts = nullptr);

@@ -95,7 +95,7 @@ bool same_bytes(const WeightsFile& file, const std::string& one, const std::stri
   return std::memcmp(x.view().data, y.view().data, x.bytes()) == 0;
 }
 
-// Whether a file has two tensors that are tied, and they differ.
+// True if a file has two tensors that are tied, and they differ.
 bool untied(const NamesTable& table, const std::string& prefix, const WeightsFile& file) {
   for (const NamesLine& line : table.lines()) {
     if (line.tied.empty()) continue;

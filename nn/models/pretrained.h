@@ -17,7 +17,7 @@ namespace sotto::nn {
 enum class StoredNorms { frozen, folded, group };
 
 struct PretrainedOptions {
-  // Of a file without config.json ("resnet50"), or another head on the same body
+  // The name for a file without config.json ("resnet50"), or of another head on the same body
   // ("BertForSequenceClassification").
   std::string architecture = {};
   // The head's number of classes; a head of another size is drawn anew. 0: that of the file.
@@ -37,7 +37,7 @@ struct PretrainedOptions {
   std::vector<std::string> ignore = {};
 };
 
-// What happened to each tensor, by its name in the file, with reasons in brackets.
+// The use of each tensor, by its name in the file, with reasons in brackets.
 struct LoadReport {
   std::string architecture = {};             // "gpt2"
   std::vector<std::string> loaded = {};      // read into the model

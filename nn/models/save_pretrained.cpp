@@ -36,7 +36,7 @@ Tensor stored(const StoredName& name, const std::map<std::string, Tensor>& value
 void save_pretrained(const Pretrained& pretrained, const std::string& folder) {
   const UnfoldedBatchNorms unfolded(*pretrained.model);
   const std::map<std::string, Tensor> values = saved_values(*pretrained.model);
-  // What transformers asks of a file.
+  // The package refuses a file without it.
   TensorFile file{.metadata = {{"format", "pt"}}};
   std::size_t written = 0;
   for (const StoredName& name : pretrained.names) {

@@ -63,7 +63,7 @@ std::string max_pool(const Call& call) {
   return call.graph.add("MaxPool", {call.in(0)}, dilated(call));
 }
 
-// Of each window of an average pooling, the elements inside of x over the divisor, [1, 1, ...].
+// For each window of an average pooling, the elements inside of x over the divisor, [1, 1, ...].
 Tensor shares(const Call& call) {
   Window w;
   Shape shape{1, 1}, out{1, 1};

@@ -40,7 +40,7 @@ StartedModel start_model(const Start& start, nn::PretrainedOptions options);
 std::optional<ModelPart> head_of(const Start& start, const nn::PretrainedModel& model,
                                  const Settings& settings);
 
-// What a model file holds: the trained tensors by name.
+// The tensors of a model file: the trained ones by name.
 std::map<std::string, Tensor> trained_tensors(nn::Module& model);
 // Puts them into a model that was started in the same way. `source` names their origin. Throws
 // std::invalid_argument, naming the tensor, where they do not fit.

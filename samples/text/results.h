@@ -8,9 +8,9 @@
 
 namespace sotto::text {
 
-// What a row's results are computed from: the logarithms of the classes' probabilities, [n,
-// classes], or of a model that writes the sum over the row's symbols of the negative logarithms of
-// theirs, [n]. The module must be a Network, and the rows prepared (text_model.h).
+// The outputs that a row's results are computed from: the logarithms of the classes' probabilities,
+// [n, classes], or of a model that writes the sum over the row's symbols of the negative logarithms
+// of theirs, [n]. The module must be a Network, and the rows prepared (text_model.h).
 Var outputs_of_part(const TextModel& model, nn::Module& network, Tape& tape, const Dataset& part);
 // Those of all rows, on the CPU.
 Tensor outputs_of_rows(const TextModel& model, nn::Module& network, const Dataset& rows);

@@ -65,7 +65,7 @@ class Smoothing {
     unigrams_ = distribution(std::move(unigrams));
   }
 
-  // Of the symbol after a and b.
+  // The distribution of the symbol after a and b.
   std::vector<double> next(std::size_t a, std::size_t b) const {
     const std::span<const double> bigrams(bigrams_.data() + b * n_, n_);
     const auto trigrams = trigrams_.subspan((a * n_ + b) * n_, n_);

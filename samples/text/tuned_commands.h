@@ -1,4 +1,4 @@
-// What is done with a tuned model: measuring, predicting, writing, and giving it to other software.
+// The uses of a tuned model: measuring, predicting, writing, and giving it to other software.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ struct TokenizerParts {
   Vocabulary vocabulary;  // of the model
   Vocabulary added;       // added tokens, of which the model may have some
   std::unordered_set<std::int64_t> special_ids;
-  // Of added tokens that are searched in the normalized text: as they are decoded, normalized.
+  // Added tokens that are searched in the normalized text, as they are decoded: normalized.
   std::unordered_map<std::int64_t, std::string> decoded;
   TokenSearch in_text{{}};        // tokens that are searched in the text as it is
   TokenSearch in_normalized{{}};  // the others
@@ -33,7 +33,7 @@ struct TokenizerParts {
   Decoder decoder;  // empty: tokens are joined by spaces
   SpecialTokens roles;
 
-  // Whether an added token of this content is special. One whose normalized text is another is not,
+  // True if an added token of this content is special. One whose normalized text is another is not,
   // when it is decoded, as in the original.
   bool is_special(std::string_view token) const { return special_ids.contains(added.id(token)); }
 };
