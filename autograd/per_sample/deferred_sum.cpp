@@ -22,8 +22,8 @@ PerSampleGrad rows_of(const PerSampleGrad& use, std::int64_t begin, std::int64_t
   return {Dense{contiguous(flat.slice(1, begin, end))}, shape};
 }
 
-bool has_rows(const Form& form, std::int64_t width) {
-  if (form.as<Dense>()) return true;
+bool can_cut(const Form& form, std::int64_t width) {
+  if (form.as<Dense>() || form.as<OneHot>()) return true;
   const auto* f = form.as<Outer>();
   return f && f->a.size(2) == width && !form.has_16bit_factor();
 }
@@ -47,20 +47,15 @@ std::shared_ptr<const DeferredSum> DeferredSum::of(const std::vector<PerSampleGr
   const std::shared_ptr<DeferredSum> sum(new DeferredSum(shape, weights, spacing));
   sum->uses_ = std::ssize(uses);
   for (const PerSampleGrad& use : uses) {
-    std::optional<Part> part = sum->part_of(use, ends);
-    if (!part) return nullptr;
-    sum->parts_.push_back(std::move(*part));
+    sum->parts_.push_back(sum->part_of(use, ends));
+    sum->has_rows_ = sum->has_rows_ && can_cut(use.form_data(), sum->width());
   }
   return sum;
 }
 
-std::optional<DeferredSum::Part> DeferredSum::part_of(const PerSampleGrad& use,
-                                                      const BlockEnds& ends) const {
+DeferredSum::Part DeferredSum::part_of(const PerSampleGrad& use, const BlockEnds& ends) const {
   const auto* table = use.form_data().as<OneHot>();
-  if (!table) {
-    if (!has_rows(use.form_data(), width())) return std::nullopt;
-    return Products{use, read_now(use.form_data(), ends, uses_)};
-  }
+  if (!table) return Products{use, read_now(use.form_data(), ends, uses_)};
   std::vector<std::int64_t> numbers = table->ids.to_vector<std::int64_t>(), ids = numbers;
   std::erase_if(ids, [](std::int64_t id) { return id < 0; });
   std::ranges::sort(ids);
@@ -85,8 +80,10 @@ std::size_t DeferredSum::bytes() const {
 void DeferredSum::add_rows(std::int64_t begin, std::int64_t end, const Tensor& sum) const {
   for (const Part& part : parts_) {
     if (const auto* products = std::get_if<Products>(&part)) {
-      const PerSampleGrad rows = rows_of(products->use, begin, end, width());
-      rows.add_to({sum, spacing_}, weights_, products->ends, uses_);
+      const bool all = begin == 0 && end == shape_[0];
+      const PerSampleGrad rows = all ? products->use : rows_of(products->use, begin, end, width());
+      const Tensor total = all ? reshape(sum, shape_) : sum;
+      rows.add_to({total, spacing_}, weights_, products->ends, uses_);
       continue;
     }
     const auto& [ids, sums] = std::get<TableRows>(part);

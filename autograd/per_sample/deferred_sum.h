@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <variant>
 #include <vector>
 
@@ -15,15 +14,18 @@ namespace sotto {
 // have the same bits however many are computed at once, and the bits of PerSampleGrad::add_to().
 class DeferredSum {
  public:
-  // Returns nullptr if some use has no rows that can be computed by themselves: patches, factors
-  // in 16 bits, and shapes whose rows are not those of the factors. `ends` is read once, here.
+  // Returns nullptr for a sum in f64 or on a GPU. `ends` is read once, here.
   static std::shared_ptr<const DeferredSum> of(const std::vector<PerSampleGrad>& uses,
                                                const Tensor& weights, const BlockEnds& ends,
                                                double spacing);
 
   const Shape& shape() const { return shape_; }
   std::size_t bytes() const;  // of the factors
-  // Adds rows begin .. end - 1 to `sum`, f64 [end - begin, elements of a row].
+  // False if some use has no rows that can be computed by themselves: patches, factors in 16 bits,
+  // and shapes whose rows are not those of the factors.
+  bool has_rows() const { return has_rows_; }
+  // Adds rows begin .. end - 1 to `sum`, f64 [end - begin, elements of a row]. Requires has_rows(),
+  // unless these are all.
   void add_rows(std::int64_t begin, std::int64_t end, const Tensor& sum) const;
   // Returns the whole sum, f64.
   Tensor whole() const;
@@ -43,13 +45,14 @@ class DeferredSum {
 
   DeferredSum(const Shape& shape, const Tensor& weights, double spacing)
       : shape_(shape), weights_(weights), spacing_(spacing) {}
-  std::optional<Part> part_of(const PerSampleGrad& use, const BlockEnds& ends) const;
+  Part part_of(const PerSampleGrad& use, const BlockEnds& ends) const;
   std::int64_t width() const { return shape_.numel() / shape_[0]; }
 
   Shape shape_;  // of the parameter
   Tensor weights_;
   double spacing_;
   std::int64_t uses_ = 0;
+  bool has_rows_ = true;
   std::vector<Part> parts_;
 };
 

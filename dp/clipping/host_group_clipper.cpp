@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "autograd/per_sample/per_sample_grad.h"
+#include "core/allocator/allocator.h"
 #include "dp/clipping/unit_norms.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -64,9 +65,11 @@ void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& fa
 }
 
 // True if nothing else will be added to the sum, and the gradients take no more memory than it
-// would: those of a single group were all kept for its norms. In two passes they are not kept.
+// would: those of a single group were all kept for its norms. In two passes they are not kept. A
+// plan for a memory limit counts the sums, and no gradients beside the update.
 bool ParameterSum::may_defer(const std::vector<PerSampleGrad>& uses, const Factors& factors) const {
-  if (!batch.whole || batch.passes != ClipPasses::one || !factors.summed_separately.empty())
+  if (!batch.whole || batch.passes != ClipPasses::one || !factors.summed_separately.empty() ||
+      allocator(cpu).limit() != 0)
     return false;
   std::size_t bytes = 0;
   for (const PerSampleGrad& use : uses) bytes += use.bytes();

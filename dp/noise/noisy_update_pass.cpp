@@ -67,7 +67,7 @@ std::uint64_t NoisyUpdate::first_block(const Parameter* parameter) const {
 namespace {
 
 // The elements of a sum on the CPU, row-major. Of one that is deferred a chunk of whole rows is
-// computed at a time, which ends where a block of noise does.
+// computed at a time, which ends where a block of noise does, or else all rows.
 class SumElements {
  public:
   // `deferred` is null if `sum` is defined.
@@ -79,7 +79,8 @@ class SumElements {
     }
     const Shape& shape = deferred_->shape();
     width_ = shape.numel() / shape[0];
-    rows_ = std::min(shape[0], std::lcm(width_, noise_block_size) / width_);
+    rows_ = shape[0];
+    if (deferred_->has_rows()) rows_ = std::min(rows_, std::lcm(width_, noise_block_size) / width_);
   }
 
   // Returns elements `first` to end - 1, f32 or f64; both rise from call to call.

@@ -111,20 +111,23 @@ TEST_CASE("a term of a table is the same whether all of its rows are kept or som
     check_rows({PerSampleGrad::onehot(ids, b, {rows, 4})}, draw.weights(2));
 }
 
-TEST_CASE("a sum is not deferred whose rows cannot be computed alone") {
+TEST_CASE("a sum whose rows cannot be computed alone is computed at once") {
   Draws draw;
   const Tensor weights = draw.weights(3), b = draw.normal({3, 2, 6}), a = draw.normal({3, 2, 4});
-  const auto defers = [&](const PerSampleGrad& use) {
-    return DeferredSum::of({use}, weights, {}, spacing) != nullptr;
+  const auto check_whole = [&](const PerSampleGrad& use) {
+    const auto sum = DeferredSum::of({use}, weights, pairs(3), spacing);
+    REQUIRE(sum != nullptr);
+    CHECK_FALSE(sum->has_rows());
+    const bool same = sum->whole().to_vector<double>() == at_once({use}, weights, pairs(3));
+    CHECK(same);
   };
-  CHECK(defers(PerSampleGrad::outer(b, a, {6, 4})));
-  CHECK_FALSE(defers(PerSampleGrad::outer(b, a, {3, 8})));
-  CHECK_FALSE(defers(PerSampleGrad::outer(to_dtype(b, Dtype::bf16), a, {6, 4})));
-  CHECK_FALSE(
-      defers(PerSampleGrad::outer(to_dtype(b, Dtype::f64), to_dtype(a, Dtype::f64), {6, 4})));
-  const auto images = PerSampleGrad::patches(draw.normal({3, 2, 1, 4, 4}),
-                                             draw.normal({3, 2, 1, 4, 4}), Window{}, {2, 2, 1, 1});
-  CHECK_FALSE(defers(images));
+  CHECK(DeferredSum::of({PerSampleGrad::outer(b, a, {6, 4})}, weights, {}, spacing)->has_rows());
+  check_whole(PerSampleGrad::outer(b, a, {3, 8}));
+  check_whole(PerSampleGrad::outer(to_dtype(b, Dtype::bf16), a, {6, 4}));
+  check_whole(PerSampleGrad::patches(draw.normal({3, 2, 1, 4, 4}), draw.normal({3, 2, 1, 4, 4}),
+                                     Window{}, {2, 2, 1, 1}));
+  const auto wide = PerSampleGrad::outer(to_dtype(b, Dtype::f64), to_dtype(a, Dtype::f64), {6, 4});
+  CHECK(DeferredSum::of({wide}, weights, {}, spacing) == nullptr);
 }
 
 }  // namespace
