@@ -77,6 +77,16 @@ std::size_t DeferredSum::bytes() const {
   return bytes;
 }
 
+bool DeferredSum::reads(const Tensor& x) const {
+  return std::ranges::any_of(parts_, [&](const Part& part) {
+    const auto* products = std::get_if<Products>(&part);
+    return products && products->use.form_data().visit([&](const auto& form) {
+      return std::ranges::any_of(form.factors(),
+                                 [&](const Tensor* factor) { return factor->shares_storage(x); });
+    });
+  });
+}
+
 void DeferredSum::add_rows(std::int64_t begin, std::int64_t end, const Tensor& sum) const {
   for (const Part& part : parts_) {
     if (const auto* products = std::get_if<Products>(&part)) {

@@ -24,6 +24,8 @@ class DeferredSum {
   // False if some use has no rows that can be computed by themselves: patches, factors in 16 bits,
   // and shapes whose rows are not those of the factors.
   bool has_rows() const { return has_rows_; }
+  // True if a factor shares the memory of x, whose changes would change the sum.
+  bool reads(const Tensor& x) const;
   // Adds rows begin .. end - 1 to `sum`, f64 [end - begin, elements of a row]. Requires has_rows(),
   // unless these are all.
   void add_rows(std::int64_t begin, std::int64_t end, const Tensor& sum) const;

@@ -151,7 +151,12 @@ bool ClipAccumulator::defer(const Parameter& parameter, const std::vector<PerSam
   const std::size_t place = place_of(parameter);
   if (parameter.value.numel() < min_elements || sums_[place].second.defined() || deferred_[place])
     return false;
-  deferred_[place] = DeferredSum::of(uses, weights, ends, spacing_for(parameter));
+  const auto later = DeferredSum::of(uses, weights, ends, spacing_for(parameter));
+  // The update changes parameters one after the other, while sums are still to be read.
+  const bool changes = later && std::ranges::any_of(sums_, [&](const auto& sum) {
+                         return later->reads(sum.first->value);
+                       });
+  if (later && !changes) deferred_[place] = later;
   return deferred_[place] != nullptr;
 }
 

@@ -157,7 +157,8 @@ ClipBatch ClipperState::begin_physical_batch(std::int64_t units, std::int64_t wi
           .max_units = max_units_,
           .ends = blocks_of_next(units),
           .last = shared_ && before + units == std::ssize(shared_->units),
-          .whole = blocks_ && !shared_ && before == 0 && units == std::ssize(blocks_->units())};
+          .deferred = defers_ && blocks_ && !shared_ && before == 0 &&
+                      units == std::ssize(blocks_->units())};
 }
 
 void ClipperState::add(Tape& tape, const Var& loss, const Grouping* grouping) {

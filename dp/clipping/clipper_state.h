@@ -35,6 +35,9 @@ class ClipperState {
   // CPU, each sum is sent to its owner rank as soon as this rank adds nothing more to it. On a GPU,
   // and after a later call, finish() sends all. Collective, as is the begin() that follows.
   void share(std::shared_ptr<const nn::Shards> shards);
+  // From now on a batch that is one physical batch may be summed when its sum is released. The
+  // caller changes none of the tensors that its loss was computed from before that.
+  void defer_sums() { defers_ = true; }
   // As those of Clipper.
   void add(Tape& tape, const Var& loss, const Grouping* grouping);
   void add_zeros(std::int64_t units);
@@ -83,6 +86,7 @@ class ClipperState {
   std::int64_t max_units_ = 0;
   GradBudget budget_;
   State state_ = State::adding;
+  bool defers_ = false;
   std::unique_ptr<ClipGraphs> graphs_;
   std::shared_ptr<const nn::Shards> next_;  // of the next batch that is divided among ranks
   std::unique_ptr<SharedBatch> shared_;     // of the batch

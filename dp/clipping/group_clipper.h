@@ -30,7 +30,7 @@ struct ClipBatch {
   BlockEnds ends = {};         // of the blocks of its units; empty: every unit is a term
   UnitWeights weights = {};    // no values: all 1
   bool last = false;           // whether its units are the last that this rank adds to the batch
-  bool whole = false;          // whether its units are all of the batch
+  bool deferred = false;       // whether its units are all of the batch, whose sums may come later
 
   // Returns the maximum bytes of materialized gradients for `count` units: their share of the
   // budget of the largest physical batch. The size of the actual batch must not decide what is

@@ -68,7 +68,7 @@ void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& fa
 // would: those of a single group were all kept for its norms. In two passes they are not kept. A
 // plan for a memory limit counts the sums, and no gradients beside the update.
 bool ParameterSum::may_defer(const std::vector<PerSampleGrad>& uses, const Factors& factors) const {
-  if (!batch.whole || batch.passes != ClipPasses::one || !factors.summed_separately.empty() ||
+  if (!batch.deferred || batch.passes != ClipPasses::one || !factors.summed_separately.empty() ||
       allocator(cpu).limit() != 0)
     return false;
   std::size_t bytes = 0;

@@ -155,6 +155,7 @@ void Engine::Parts::compute(const Loss& loss, SampledBatch batch, double noise_m
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(update_.optimizer()));
   Clipper& clipper = release_.clipper();
   clipper.state().share(agreement_.shards());
+  clipper.state().defer_sums();  // no code of the caller runs between the last loss and the release
   batches_.over(
       batch, clipper,
       [&](PhysicalBatch physical) { run(loss, std::move(physical), clipper, phases_); },

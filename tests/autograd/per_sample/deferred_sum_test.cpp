@@ -111,6 +111,16 @@ TEST_CASE("a term of a table is the same whether all of its rows are kept or som
     check_rows({PerSampleGrad::onehot(ids, b, {rows, 4})}, draw.weights(2));
 }
 
+TEST_CASE("a deferred sum knows the memory that it reads") {
+  Draws draw;
+  const Tensor value = draw.normal({3, 2, 1, 4, 4});
+  const auto images =
+      PerSampleGrad::patches(draw.normal({3, 2, 1, 4, 4}), value, Window{}, {2, 2, 1, 1});
+  const auto sum = DeferredSum::of({images}, draw.weights(3), {}, spacing);
+  CHECK(sum->reads(value.select(0, 0)));
+  CHECK_FALSE(sum->reads(clone(value)));
+}
+
 TEST_CASE("a sum whose rows cannot be computed alone is computed at once") {
   Draws draw;
   const Tensor weights = draw.weights(3), b = draw.normal({3, 2, 6}), a = draw.normal({3, 2, 4});

@@ -6,7 +6,7 @@
 #include "core/allocator/allocator.h"
 #include "core/random/philox.h"
 #include "core/random/secret_random.h"
-#include "dp/clipping/clipper.h"
+#include "dp/clipping/clipper_state.h"
 #include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -45,6 +45,7 @@ struct Training {
   // Clips all samples, `step` at a time.
   SampledBatch clip(std::int64_t step = samples) {
     SampledBatch draw = sampler.draw();
+    clipper.state().defer_sums();
     clipper.begin(draw);
     for (std::int64_t at = 0; at < samples; at += step) add(at, at + step);
     return draw;
