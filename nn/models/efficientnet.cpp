@@ -126,9 +126,20 @@ EfficientNet::EfficientNet(const EfficientNetOptions& options)
   fc_ = std::make_unique<Linear>(options.features, options.classes);
 }
 
-Var EfficientNet::features(const Var& images) {
-  return mean(relu6(head_(blocks_(relu6(stem_(images))))), {2, 3});
+Var EfficientNet::stem(const Var& images) { return relu6(stem_(images)); }
+
+Var EfficientNet::through(const Var& x, std::int64_t begin, std::int64_t end) {
+  if (begin == 0 && end == parts().block_count) return blocks_(x);
+  std::vector<Sequential*> stages{&blocks_};
+  if (timm_names_) {
+    stages.clear();
+    for (int k = 0; k < blocks_.size(); ++k)
+      stages.push_back(dynamic_cast<Sequential*>(&blocks_[k]));
+  }
+  return through_stages(stages, x, begin, end);
 }
+
+Var EfficientNet::pooled(const Var& x) { return mean(relu6(head_(x)), {2, 3}); }
 
 Var EfficientNet::classify(const Var& features) { return (*fc_)(features); }
 

@@ -40,12 +40,15 @@ class EfficientNet final : public ImageModel {
  public:
   // Throws std::invalid_argument unless the blocks follow each other.
   explicit EfficientNet(const EfficientNetOptions& options);
-  Var features(const Var& images) override;
   Var classify(const Var& features) override;
   void visit(const Visitor& visitor) override;
   ModelParts parts() const override;
 
  private:
+  Var stem(const Var& images) override;
+  Var through(const Var& x, std::int64_t begin, std::int64_t end) override;
+  Var pooled(const Var& x) override;
+
   NormedConv stem_, head_;
   Sequential blocks_;  // with timm's names: the stages
   std::unique_ptr<Module> fc_;

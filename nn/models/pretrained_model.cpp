@@ -27,6 +27,38 @@ std::string ModelParts::block(std::int64_t k) const {
   return listed.empty() ? blocks + "." + std::to_string(k) : listed[static_cast<std::size_t>(k)];
 }
 
+Var ImageModel::before_block(const Var& images, std::int64_t k) {
+  const std::int64_t count = parts().block_count;
+  check(k >= 0 && k <= count, "before_block: block {} of {}", k, count);
+  return through(stem(images), 0, k);
+}
+
+Var ImageModel::from_block(const Var& x, std::int64_t k) {
+  const std::int64_t count = parts().block_count;
+  check(k >= 0 && k <= count, "from_block: block {} of {}", k, count);
+  return classify(pooled(through(x, k, count)));
+}
+
+Var ImageModel::features(const Var& images) {
+  return pooled(through(stem(images), 0, parts().block_count));
+}
+
+Var through_stages(std::span<Sequential* const> stages, Var x, std::int64_t begin,
+                   std::int64_t end) {
+  std::int64_t first = 0;  // of the stage's modules
+  for (Sequential* const stage : stages) {
+    const std::int64_t last = first + stage->size();
+    if (begin <= first && last <= end) {
+      x = (*stage)(x);
+    } else {
+      for (std::int64_t k = std::max(begin, first); k < std::min(end, last); ++k)
+        x = (*stage)[static_cast<int>(k - first)](x);
+    }
+    first = last;
+  }
+  return x;
+}
+
 Var TokenModel::operator()(const TokenInputs& inputs) {
   std::vector<Var> given{inputs.ids};
   for (const std::optional<Var>* more : {&inputs.mask, &inputs.positions, &inputs.token_types}) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,13 +58,30 @@ class TokenModel : public PretrainedModel {
   Var operator()(const TokenInputs& inputs);
 };
 
-// A classifier of images [n, channels, h, w]: the features of a frozen trunk can be kept, and
-// classified again and again.
+// A classifier of images [n, channels, h, w]: the values of a frozen trunk can be kept, and given
+// to what follows it again and again.
 class ImageModel : public PretrainedModel {
  public:
-  virtual Var features(const Var& images) = 0;    // [n, width], what the classifier takes
+  // The values in front of block k, from 0 to block_count: behind the last block. Throws
+  // std::invalid_argument for another k.
+  Var before_block(const Var& images, std::int64_t k);
+  // forward() of such values.
+  Var from_block(const Var& x, std::int64_t k);
+  // [n, width], what the classifier takes.
+  Var features(const Var& images);
   virtual Var classify(const Var& features) = 0;  // [n, classes]
   Var forward(const Var& images) final { return classify(features(images)); }
+
+ protected:
+  virtual Var stem(const Var& images) = 0;  // the values in front of block 0
+  // Blocks begin to end - 1.
+  virtual Var through(const Var& x, std::int64_t begin, std::int64_t end) = 0;
+  virtual Var pooled(const Var& x) = 0;  // features() of the values behind the last block
 };
+
+// Applies the modules begin to end - 1 of those that the stages hold, one stage behind the other. A
+// stage that is applied whole is called as one module.
+Var through_stages(std::span<Sequential* const> stages, Var x, std::int64_t begin,
+                   std::int64_t end);
 
 }  // namespace sotto::nn

@@ -129,12 +129,18 @@ ResNet::ResNet(const ResNetOptions& options) : pooled_(options.large_images) {
   fc_ = std::make_unique<Linear>(in, options.classes);
 }
 
-Var ResNet::features(const Var& images) {
+Var ResNet::stem(const Var& images) {
   Var y = relu(stem_(images));
-  if (pooled_) y = max_pool(y, {.kernel = {3}, .stride = {2}, .padding = {1}});
-  for (Sequential& stage : stages_) y = stage(y);
-  return mean(y, {2, 3});
+  return pooled_ ? max_pool(y, {.kernel = {3}, .stride = {2}, .padding = {1}}) : y;
 }
+
+Var ResNet::through(const Var& x, std::int64_t begin, std::int64_t end) {
+  std::vector<Sequential*> stages;
+  for (Sequential& stage : stages_) stages.push_back(&stage);
+  return through_stages(stages, x, begin, end);
+}
+
+Var ResNet::pooled(const Var& x) { return mean(x, {2, 3}); }
 
 Var ResNet::classify(const Var& features) { return (*fc_)(features); }
 

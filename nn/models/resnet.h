@@ -40,12 +40,15 @@ class ResNet final : public ImageModel {
  public:
   // Throws std::invalid_argument unless every stage has a block, and the groups divide the widths.
   explicit ResNet(const ResNetOptions& options = {});
-  Var features(const Var& images) override;
   Var classify(const Var& features) override;
   void visit(const Visitor& visitor) override;
   ModelParts parts() const override;
 
  private:
+  Var stem(const Var& images) override;
+  Var through(const Var& x, std::int64_t begin, std::int64_t end) override;
+  Var pooled(const Var& x) override;
+
   NormedConv stem_;
   bool pooled_;
   std::vector<Sequential> stages_;

@@ -56,7 +56,7 @@ std::int64_t VisionTransformer::prefix() const {
   return (cls_token_ ? 1 : 0) + (distillation_token_ ? 1 : 0) + options_.registers;
 }
 
-Var VisionTransformer::tokens(const Var& images) {
+Var VisionTransformer::stem(const Var& images) {
   const Shape& shape = images.shape();
   check(images.rank() == 4 && shape[1] == options_.channels && shape[2] == options_.image[0] &&
             shape[3] == options_.image[1],
@@ -74,12 +74,16 @@ Var VisionTransformer::tokens(const Var& images) {
   return dropout(options_.positions_of_patches_only ? x : x + positions, options_.position_dropout);
 }
 
-Var VisionTransformer::features(const Var& images) {
-  Var x = tokens(images);
-  for (const auto& block : blocks_) x = (*block)(x);
+Var VisionTransformer::through(const Var& x, std::int64_t begin, std::int64_t end) {
+  Var y = x;
+  for (std::int64_t k = begin; k < end; ++k) y = (*blocks_[static_cast<std::size_t>(k)])(y);
+  return y;
+}
+
+Var VisionTransformer::pooled(const Var& x) {
   if (options_.mean_of_patches) {
-    if (!options_.norm_after_mean) x = norm_(x);
-    const Var average = mean(slice(x, 1, prefix(), x.shape()[1]), {1});
+    const Var y = options_.norm_after_mean ? x : norm_(x);
+    const Var average = mean(slice(y, 1, prefix(), y.shape()[1]), {1});
     return options_.norm_after_mean ? norm_(average) : average;
   }
   // A norm is of one token: those that no classifier reads need none.

@@ -39,16 +39,16 @@ struct VisionTransformerOptions {
 class VisionTransformer final : public ImageModel {
  public:
   explicit VisionTransformer(const VisionTransformerOptions& options);
-  // images [n, channels, h, w] to [n, features]; [n, 2 features] with a distillation head. Throws
-  // std::invalid_argument for images of another size than the options'.
-  Var features(const Var& images) override;
   Var classify(const Var& features) override;
   ModelParts parts() const override;
   void visit(const Visitor& visitor) override;
 
  private:
-  Var tokens(const Var& images);
-  std::int64_t prefix() const;  // tokens in front of the patches
+  // Throws std::invalid_argument for images of another size than the options'.
+  Var stem(const Var& images) override;
+  Var through(const Var& x, std::int64_t begin, std::int64_t end) override;
+  Var pooled(const Var& x) override;  // [n, features]; [n, 2 features] with a distillation head
+  std::int64_t prefix() const;        // tokens in front of the patches
 
   VisionTransformerOptions options_;
   std::unique_ptr<Parameter> cls_token_, distillation_token_, register_tokens_;  // [1, r, features]

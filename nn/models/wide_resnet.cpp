@@ -111,9 +111,14 @@ WideResNet::WideResNet(const WideResNetOptions& options) {
   fc_ = std::move(classifier);
 }
 
-Var WideResNet::features(const Var& images) {
-  return mean((*norm_)(relu(blocks_((*conv_)(images)))), {2, 3});
+Var WideResNet::stem(const Var& images) { return (*conv_)(images); }
+
+Var WideResNet::through(const Var& x, std::int64_t begin, std::int64_t end) {
+  Sequential* const stage = &blocks_;
+  return through_stages({&stage, 1}, x, begin, end);
 }
+
+Var WideResNet::pooled(const Var& x) { return mean((*norm_)(relu(x)), {2, 3}); }
 
 Var WideResNet::classify(const Var& features) { return (*fc_)(features); }
 
@@ -125,10 +130,8 @@ void WideResNet::visit(const Visitor& visitor) {
 }
 
 ModelParts WideResNet::parts() const {
-  return {.embeddings = {"conv"},
-          .blocks = "blocks",
-          .block_count = blocks_.size(),
-          .head = {"fc"}};
+  return {
+      .embeddings = {"conv"}, .blocks = "blocks", .block_count = blocks_.size(), .head = {"fc"}};
 }
 
 }  // namespace sotto::nn

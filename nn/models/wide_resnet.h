@@ -26,12 +26,15 @@ class WideResNet final : public ImageModel {
  public:
   // Initial values come from nn::init_random(). Throws std::invalid_argument for another depth.
   explicit WideResNet(const WideResNetOptions& options = {});
-  Var features(const Var& images) override;
   Var classify(const Var& features) override;
   void visit(const Visitor& visitor) override;
   ModelParts parts() const override;
 
  private:
+  Var stem(const Var& images) override;
+  Var through(const Var& x, std::int64_t begin, std::int64_t end) override;
+  Var pooled(const Var& x) override;
+
   std::unique_ptr<Module> conv_;
   Sequential blocks_;
   std::unique_ptr<GroupNorm> norm_;

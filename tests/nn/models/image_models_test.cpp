@@ -12,6 +12,7 @@
 #include "nn/models/image_input.h"
 #include "nn/models/pretrained.h"
 #include "nn/models/resnet.h"
+#include "nn/models/wide_resnet.h"
 #include "nn/state.h"
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
@@ -129,6 +130,30 @@ TEST_CASE("networks tell their parts, and the features before the classifier") {
   CHECK(features.shape() == Shape{2, 16});
   CHECK(largest_difference(ours.classify(features).value(), logits(ours, images(2, 32))) == 0);
   CHECK(resnet.features(tape.input(images(2, 32))).shape() == Shape{2, 8});
+}
+
+TEST_CASE("values in front of any block give the logits of the whole network") {
+  nn::manual_seed(3);
+  nn::ResNet resnet({.blocks = {1, 2, 1}, .width = 4, .classes = 3});
+  nn::EfficientNet ours(narrow(false)), timm(narrow(true));
+  nn::WideResNet wide({.depth = 16, .widening = 1, .groups = 4});
+  for (nn::ImageModel* const net : std::vector<nn::ImageModel*>{&resnet, &ours, &timm, &wide}) {
+    const std::int64_t blocks = net->parts().block_count;
+    const Tensor expected = logits(*net, images(2, 32));
+    for (std::int64_t k = 0; k <= blocks; ++k) {
+      Tape tape;
+      const Var values = net->before_block(tape.input(images(2, 32)), k);
+      CHECK(largest_difference(net->from_block(values, k).value(), expected) == 0);
+    }
+    Tape tape;
+    const Var x = tape.input(images(2, 32));
+    CHECK(throws([&] { net->before_block(x, blocks + 1); }, "before_block: block"));
+    CHECK(throws([&] { net->from_block(x, -1); }, "from_block: block -1 of"));
+  }
+  Tape tape;
+  const Var x = tape.input(images(2, 32));
+  CHECK(ours.before_block(x, 1).shape() == Shape{2, 2, 16, 16});
+  CHECK(resnet.before_block(x, 3).shape() == Shape{2, 8, 4, 4});
 }
 
 TEST_CASE("EfficientNet-lite has the published numbers of blocks and channels") {

@@ -109,6 +109,8 @@ TEST_CASE("features that are kept give the logits of the whole model") {
     Tape tape({.training = false});
     const Var x = tape.input(to_dtype(images(kind), Dtype::f32));
     CHECK(values_of(vit.classify(vit.features(x))) == values_of((*model)(x)));
+    for (std::int64_t k = 0; k <= vit.parts().block_count; ++k)
+      CHECK(values_of(vit.from_block(vit.before_block(x, k), k)) == values_of((*model)(x)));
   }
 }
 
