@@ -81,7 +81,7 @@ std::unique_ptr<StartedNetwork> start_network(const ImageNetworkOptions& options
   const auto norms = options.norms == "group" ? group : options.norms == "folded" ? folded : frozen;
   return std::make_unique<StartedNetwork>(
       options.start, nn::PretrainedOptions{.classes = options.classes, .batch_norm = norms},
-      options.input_size);
+      StartedOptions{options.input_size, options.cached, options.layers});
 }
 
 }  // namespace
@@ -150,15 +150,22 @@ NetworkInputs::NetworkInputs(const ImageNetworkOptions& options) {
   check_network(options);
   if (options.is_pretrained()) {
     trunk_ = start_network(options);
-    if (!trunk_->of_features()) trunk_.reset();
+    if (!trunk_->of_trunk()) trunk_.reset();
   } else if (options.scatters()) {
+    const auto& [size, channels] = options.shape;
+    scattering_ = fmt::format("{} x {}, {} channels, planes of {} groups{}", size, size, channels,
+                              options.features.groups, options.features.mirror ? ", mirror" : "");
     features_.emplace(options.shape, options.features);
   }
 }
 
 Tensor NetworkInputs::operator()(const Tensor& pictures) const {
-  if (trunk_) return trunk_->features(pictures);
+  if (trunk_) return trunk_->trunk_values(pictures);
   return features_ ? (*features_)(pictures) : pictures;
+}
+
+std::string NetworkInputs::identity() const {
+  return trunk_ ? trunk_->trunk_identity() : scattering_;
 }
 
 }  // namespace sotto::images

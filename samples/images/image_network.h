@@ -22,6 +22,8 @@ struct ImageNetworkOptions {
   samples::Start start = {};     // of the model `pretrained`
   std::int64_t input_size = 0;   // that pretrained ones resize pictures to; 0: their own
   std::string norms = "frozen";  // what becomes of batch norms: of stored_norm_names()
+  bool cached = false;           // inputs are the values of a pretrained one's frozen trunk
+  std::string layers = {};       // of a pretrained one: see StartedOptions
 
   bool is_pretrained() const { return !start.init.empty(); }
   bool scatters() const { return model.starts_with("scattering"); }
@@ -47,15 +49,18 @@ std::unique_ptr<nn::Module> make_network(const ImageNetworkOptions& options);
 StandardizeOptions standardize_options(nn::Module& network, const ImageNetworkOptions& options);
 
 // The network's inputs for pictures [n, c, size, size]: themselves, or their features, for
-// scattering and for published models whose classifier alone is trained.
+// scattering, or the values of a published model's frozen trunk: see StartedNetwork.
 class NetworkInputs {
  public:
   explicit NetworkInputs(const ImageNetworkOptions& options);
   Tensor operator()(const Tensor& pictures) const;
+  // Identifies all that the inputs depend on beside the pictures.
+  std::string identity() const;
 
  private:
+  std::string scattering_;  // the identity of features_
   std::optional<Features> features_;
-  std::unique_ptr<StartedNetwork> trunk_;  // null: not of a published model's features
+  std::unique_ptr<StartedNetwork> trunk_;  // null: not of a published model's trunk
 };
 
 }  // namespace sotto::images

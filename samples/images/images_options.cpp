@@ -19,7 +19,8 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
             "leave out, and name, files that cannot be read, each judged by itself alone");
   line.option(
       "--cache", cache_,
-      "keep scattering's features in this file for the next run: as PRIVATE as the pictures",
+      "compute what is not trained once, scattering's features or the values in front of the "
+      "first block that --tune trains, and keep it in this file: as PRIVATE as the pictures",
       "FILE");
   line.option("--size", size_,
               "side of the square that files are resized and cut to; 0: 32. With --init, side of "
@@ -39,6 +40,12 @@ void ImagesTask::add_model_options(samples::CommandLine& line) {
               "what its batch norms become: the affine maps of their statistics, those within the "
               "convolutions, or new group norms",
               stored_norm_names());
+  line.option("--layers", network_.layers,
+              "train a new classifier on the inputs of these layers, averaged over positions and "
+              "standardised by statistics released with noise, a part of --epsilon, in place of "
+              "the model's own: a regular expression",
+              "PATTERN");
+  for (const char* other : {"--no-privacy", "--compare"}) line.conflict(other, "--layers");
   line.option("--groups", network_.features.groups,
               "groups of channels in which a picture's features are normalised; 0: by constants",
               "N");

@@ -95,13 +95,14 @@ samples::TaskFacts ImagesTask::facts() {
 std::vector<const char*> ImagesTask::unused_options() const {
   if (network_.is_pretrained())
     return {"--model", "--groups", "--mirror", "--standardize", "--grey"};
-  return {"--architecture", "--tune", "--head-bound", "--head-lr", "--batch-norms"};
+  return {"--architecture", "--tune", "--head-bound", "--head-lr", "--batch-norms", "--layers"};
 }
 
 std::vector<samples::TaskSetting> ImagesTask::settings() {
   std::vector<samples::TaskSetting> all = samples::start_settings(network_.start);
   const std::vector<samples::TaskSetting> own = {{"model", &network_.model},
                                                  {"batch norms", &network_.norms},
+                                                 {"layers", &network_.layers},
                                                  {"groups", &network_.features.groups},
                                                  {"mirror", &network_.features.mirror},
                                                  {"standardize", &network_.standardize},
@@ -150,14 +151,17 @@ void ImagesTask::prepare(Settings& s) {
   auto* const files = std::get_if<samples::Files>(&source_);
   check(!skip_unreadable_ || files, "--skip-unreadable: needs --data");
   if (network_.is_pretrained()) network_.model = "pretrained";
-  check(cache_.empty() || network_.scatters() ||
-            (network_.is_pretrained() && network_.start.tune == "head"),
-        "--cache: needs --model scattering or scattering-cnn, or --init with --tune head");
+  check(cache_.empty() || network_.scatters() || network_.is_pretrained(),
+        "--cache: needs --model scattering or scattering-cnn, or --init");
+  network_.cached = !cache_.empty();
+  const bool of_head = network_.start.head_bound > 0 || network_.start.head_rate > 0;
+  check(network_.layers.empty() || !of_head,
+        "--head-bound, --head-lr: with --layers, nothing but the classifier is trained");
   const PictureFiles kind = files ? kind_of(files->train) : PictureFiles::folders;
   set_shape(kind);
   check_network(network_);
   s.planned_means.clear();
-  if (network_.standardize)
+  if (network_.standardize || !network_.layers.empty())
     s.planned_means = {{.noise_multiplier = StandardizeOptions{}.noise_multiplier}};
   check_views();
   if (files) {
@@ -171,7 +175,10 @@ void ImagesTask::prepare(Settings& s) {
 }
 
 void ImagesTask::check_views() {
-  const bool features_once = network_.is_pretrained() && network_.start.tune == "head";
+  const auto once = [&] {
+    return network_.cached || !network_.layers.empty() ||
+           nn::parse_tuning(network_.start.tune).kind == nn::Tuning::Kind::head;
+  };
   const std::int64_t shift = augmentation_.shift, cutout = augmentation_.cutout;
   const double jitter = augmentation_.brightness, mixup = augmentation_.mixup;
   constexpr double min_mixup = 0.01;  // that of augment()
@@ -192,8 +199,8 @@ void ImagesTask::check_views() {
         "--shift, --flip, --cutout, --jitter, --mixup: need --views");
   check(views_ == 0 || !network_.scatters(),
         "--views: scattering computes its features of each picture once (give another --model)");
-  check(views_ == 0 || !features_once,
-        "--views: features of each picture are computed once (give another --tune)");
+  check(views_ == 0 || !network_.is_pretrained() || !once(),
+        "--views: features of each picture are computed once (give another --tune, no --cache)");
   augmentation_.contrast = jitter;
   augmentation_.saturation = grey_ ? 0 : jitter;
 }
@@ -238,8 +245,12 @@ samples::Data ImagesTask::load(const Settings& s) {
 samples::TaskModel ImagesTask::make_model(const samples::Data& /*data*/, const Settings& settings) {
   samples::TaskModel model{make_network(network_)};
   if (auto* const started = dynamic_cast<StartedNetwork*>(model.network.get())) {
-    model.own_part = samples::head_of(network_.start, started->model(), settings);
-    model.saved = [started] { return samples::trained_tensors(*started); };
+    if (network_.layers.empty()) {
+      model.own_part = samples::head_of(network_.start, started->model(), settings);
+      model.saved = [started] { return samples::trained_tensors(*started); };
+    } else {
+      model.standardize = started->standardize();
+    }
   }
   if (network_.standardize && settings.privacy)
     model.standardize = standardize_options(*model.network, network_);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <fmt/ranges.h>
+
 #include "autograd/ops.h"
 
 namespace sotto::images {
@@ -56,6 +58,12 @@ Var ModelPictures::operator()(const Var& pictures) const {
   if (shape[2] != size_) square = matmul(weights(shape[2]), square);
   if (shape[3] != size_) square = matmul(square, transpose(weights(shape[3]), 0, 1));
   return (square - tape.constant(mean_.to(device))) / tape.constant(deviation_.to(device));
+}
+
+std::string ModelPictures::to_text() const {
+  return fmt::format("of {} pixels less {} over {}", size_,
+                     fmt::join(mean_.to_vector<float>(), " "),
+                     fmt::join(deviation_.to_vector<float>(), " "));
 }
 
 }  // namespace sotto::images

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "autograd/var.h"
 #include "nn/models/image_input.h"
@@ -20,6 +21,8 @@ class ModelPictures {
   ModelPictures(const nn::ImageInput& input, std::int64_t size);
   Var operator()(const Var& pictures) const;
   std::int64_t size() const { return size_; }
+  std::int64_t channels() const { return mean_.size(0); }
+  std::string to_text() const;  // the size, and the numbers of the normalisation
 
  private:
   Tensor mean_, deviation_;  // [c, 1, 1]

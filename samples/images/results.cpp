@@ -23,7 +23,8 @@ std::string model_text(const ImageNetworkOptions& options,
   if (options.is_pretrained())
     model["start"] = {{"of", samples::to_json(options.start)},
                       {"input size", options.input_size},
-                      {"norms", options.norms}};
+                      {"norms", options.norms},
+                      {"layers", options.layers}};
   return model.dump();
 }
 
@@ -41,6 +42,7 @@ SavedImageModel load_model(const std::string& path) {
       options.start = samples::start_from_json(model.at("start").at("of"));
       options.input_size = model.at("start").at("input size");
       options.norms = model.at("start").at("norms");
+      options.layers = model.at("start").value("layers", "");
     }
     SavedImageModel saved{options, classes, make_network(options), NetworkInputs(options)};
     if (options.is_pretrained()) {

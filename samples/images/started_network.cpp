@@ -1,12 +1,18 @@
 #include "samples/images/started_network.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include <fmt/ranges.h>
 
 #include "autograd/ops.h"
 #include "autograd/precision.h"
 #include "core/error.h"
+#include "core/io/xxh64.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/outputs_of.h"
+#include "nn/models/load_weights.h"
+#include "samples/cli/program.h"
 
 namespace sotto::images {
 
@@ -25,27 +31,100 @@ bool trains_head_only(const nn::ImageModel& model, const nn::TuningSummary& summ
                              [&](const std::string& name) { return parts.in_head(name); });
 }
 
-}  // namespace
-
-StartedNetwork::StartedNetwork(const samples::Start& start, const nn::PretrainedOptions& options,
-                               std::int64_t size)
-    : started_(samples::start_model(start, options)),
-      model_(image_model(started_)),
-      inputs_(nn::image_input(start.init, started_.pretrained), size),
-      of_features_(trains_head_only(*model_, started_.summary)) {}
-
-Var StartedNetwork::forward(const Var& x) {
-  if (of_features_) return model_->classify(cast(x, Dtype::f32));
-  return model_->classify(model_->features(inputs_(x)));
+std::uint64_t hash_of(const std::string& name, const Tensor& value, std::uint64_t seed) {
+  return xxh64({value.view().as<const std::byte>(), value.bytes()},
+               xxh64(std::as_bytes(std::span(name)), seed));
 }
 
-Tensor StartedNetwork::features(const Tensor& pictures) {
-  const Tensor wide = memory::outputs_of(
-      *model_, {.inputs = pictures, .targets = zeros({pictures.size(0)}, Dtype::i64)},
-      [&](Tape& tape, const Dataset& part) {
-        return model_->features(inputs_(tape.input(part.inputs)));
-      });
-  return to_dtype(wide, Dtype::f16);
+}  // namespace
+
+StartedNetwork::StartedNetwork(const samples::Start& start, const nn::PretrainedOptions& pretrained,
+                               const StartedOptions& options)
+    : started_(samples::start_model(start, pretrained)),
+      model_(image_model(started_)),
+      inputs_(nn::image_input(start.init, started_.pretrained), options.size) {
+  const bool head_only = trains_head_only(*model_, started_.summary);
+  if (!options.layers.empty()) {
+    check(head_only, "--layers: needs --tune head");
+    layers_.emplace(*model_, options.layers);
+    Tape tape({.training = false});
+    const std::int64_t side = inputs_.size();
+    const Var blank = tape.input(zeros({1, inputs_.channels(), side, side}));
+    const std::int64_t width = values(blank).shape()[1];
+    standardize_.emplace(width);
+    classifier_.emplace(width, pretrained.classes);
+  } else if (head_only) {
+    first_ = model_->parts().block_count + 1;
+  } else if (options.cached) {
+    first_ = nn::first_trained_block(*model_);
+    check(first_ > 0, "--cache: nothing in front of the blocks that --tune {} trains is frozen",
+          start.tune);
+  }
+}
+
+void StartedNetwork::visit(const nn::Visitor& visitor) {
+  if (!layers_) return model().visit(visitor);
+  visitor("standardize", *standardize_);
+  visitor("classifier", *classifier_);
+}
+
+StandardizeOptions StartedNetwork::standardize() {
+  // The sum of squares is 1: a column is of the size of 1 / root(columns).
+  constexpr double most = 3;
+  const std::int64_t columns = standardize_->mean->value.numel();
+  const double bound = most / std::sqrt(static_cast<double>(columns));
+  StandardizeOptions options{.layer = &*standardize_};
+  for (std::int64_t column = 0; column < columns; ++column)
+    options.ranges[column] = {-bound, bound};
+  return options;
+}
+
+Var StartedNetwork::forward(const Var& x) {
+  if (layers_) return (*classifier_)((*standardize_)(cast(x, Dtype::f32)));
+  if (first_ == 0) return model_->classify(model_->features(inputs_(x)));
+  const Var wide = cast(x, Dtype::f32);
+  return first_ > model_->parts().block_count ? model_->classify(wide)
+                                              : model_->from_block(wide, first_);
+}
+
+Var StartedNetwork::values(const Var& pictures) {
+  const Var x = inputs_(pictures);
+  if (layers_) return (*layers_)([&] { (*model_)(x); });
+  return first_ > model_->parts().block_count ? model_->features(x)
+                                              : model_->before_block(x, first_);
+}
+
+Tensor StartedNetwork::trunk_values(const Tensor& pictures) {
+  constexpr std::int64_t at_once = 64;  // pictures: their widest values take 100 MB at 128 pixels
+  const std::int64_t n = pictures.size(0);
+  Tensor all;
+  for (std::int64_t begin = 0; begin < n; begin += at_once) {
+    const Tensor some = pictures.slice(0, begin, std::min(n, begin + at_once));
+    const Tensor wide = memory::outputs_of(
+        *model_, {.inputs = some, .targets = zeros({some.size(0)}, Dtype::i64)},
+        [&](Tape& tape, const Dataset& part) { return values(tape.input(part.inputs)); });
+    if (!all.defined()) {
+      Shape shape = wide.shape();
+      shape[0] = n;
+      samples::check_fits("--cache, --tune, --size",
+                          static_cast<double>(shape.numel()) * sizeof(f16));
+      all = Tensor::empty(shape, Dtype::f16);
+    }
+    copy_into(to_dtype(wide, Dtype::f16), all.slice(0, begin, begin + some.size(0)));
+  }
+  return all;
+}
+
+std::string StartedNetwork::trunk_identity() const {
+  std::uint64_t hash = xxh64(std::as_bytes(std::span(started_.pretrained.config)));
+  for (const auto& [name, parameter] : model_->named_parameters()) {
+    if (!parameter->trainable) hash = hash_of(name, parameter->value, hash);
+  }
+  for (const auto& [name, value] : nn::statistics_of(*model_)) hash = hash_of(name, *value, hash);
+  const std::string place = layers_ ? fmt::format("into {}", fmt::join(layers_->paths(), ", "))
+                                    : fmt::format("in front of block {}", first_);
+  return fmt::format("{} of a {} {:016x}, of pictures {}", place,
+                     started_.pretrained.report.architecture, hash, inputs_.to_text());
 }
 
 }  // namespace sotto::images

@@ -6,12 +6,18 @@ Usage: tuned_images_test.py PATH_OF_IMAGES PATH_OF_EMBED [unittest options]
 
 import csv
 import os
+import struct
 import unittest
 
 from programs import TrainingCase, read_tensors, run_program, take_programs
 from small_pretrained import write_resnet
 
 FEW = ["--train-size", "120", "--test-size", "40", "--batch-size", "40", "--size", "32"]
+
+
+def floats_of(path):
+    """The numbers of each f32 tensor of a model file."""
+    return {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, _, data) in read_tensors(path)[0].items()}
 
 
 class Tuned(TrainingCase):
@@ -41,6 +47,31 @@ class Tuned(TrainingCase):
         self.assertEqual(("F16", (120, 64)), tensors["train"][:2])
         self.train(*words)
         self.refused("the features of other data", "train", *words, "--seed", "1")
+        # Another model at the same path, or other batch norms of the same one.
+        write_resnet(self.model, seed=2)
+        self.refused("the features of other data", "train", *words)
+        write_resnet(self.model)
+        self.refused("the features of other data", "train", *words, "--batch-norms", "folded")
+
+    def test_a_frozen_trunk_is_computed_once_for_every_tuning(self):
+        words = [*self.start, *FEW, "--no-privacy", "--steps", "4", "--seed", "3"]
+        for number, (tune, shape) in enumerate((("last:1", (32, 2, 2)), ("bitfit,last:2", (16, 4, 4)),
+                                                ("norms,last:2", (16, 4, 4)),
+                                                ("lora:2,targets=conv1,last:1", (32, 2, 2)))):
+            cache, models = self.path(f"cache{number}"), [self.path(f"{kind}{number}") for kind in "abc"]
+            self.train(*words, "--tune", tune, "--save", models[0])
+            for model in models[1:]:
+                self.train(*words, "--tune", tune, "--cache", cache, "--save", model)
+            self.assertEqual(("F16", (120, *shape)), read_tensors(cache)[0]["train"][:2], tune)
+            plain, made, loaded = (floats_of(model) for model in models)
+            self.assertEqual(made, loaded, tune)
+            self.assertEqual(list(plain), list(made), tune)
+            for name in plain:
+                for a, b in zip(plain[name], made[name]):
+                    self.assertAlmostEqual(a, b, delta=2e-3, msg=(tune, name))
+        self.refused("is frozen", "train", *words, "--tune", "norms", "--cache", cache)
+        self.refused("--views: features of each picture are computed once", "train", *words, "--tune", "last:1",
+                     "--cache", cache, "--views", "2", "--flip")
 
     def test_a_saved_model_holds_what_was_trained_and_is_used(self):
         model, shapes = self.path("m.safetensors"), self.path("shapes")
@@ -51,6 +82,22 @@ class Tuned(TrainingCase):
         self.assertNotIn("conv1.weight", names)
         self.command("shapes", "--out", shapes, "--count", "20", "--size", "32")
         self.assertIn("20 pictures", self.command("evaluate", "--model", model, "--data", shapes))
+
+    def test_a_classifier_of_its_own_takes_what_layers_take(self):
+        model, cache, shapes = self.path("m.safetensors"), self.path("features"), self.path("shapes")
+        words = [*self.start, *FEW, "--layers", r"layer[34]\.0\.conv2|fc", "--cache", cache, "--epsilon", "8", "--epochs", "1"]
+        for more in ((), ("--save", model)):
+            out = self.train(*words, *more)
+            self.assertIn("means and deviations of 160 columns were released with noise", out)
+        self.assertEqual(("F16", (120, 160)), read_tensors(cache)[0]["train"][:2])
+        saved = floats_of(model)
+        self.assertEqual({"standardize.mean", "standardize.deviation", "classifier.weight", "classifier.bias"}, set(saved))
+        self.assertNotEqual({0}, set(saved["standardize.mean"]))
+        self.command("shapes", "--out", shapes, "--count", "20", "--size", "32")
+        self.assertIn("20 pictures", self.command("evaluate", "--model", model, "--data", shapes))
+        self.refused("--layers: needs --tune head", "train", *words[:-6], "--tune", "norms")
+        self.refused("--head-bound, --head-lr: with --layers", "train", *words, "--head-lr", "1")
+        self.refused('"none" fits no layer', "train", *self.start, *FEW, "--layers", "none")
 
     def test_options_of_published_models_need_one(self):
         self.refused("--tune: has no effect on this model", "train", "--tune", "all")
