@@ -245,6 +245,7 @@ samples::Data ImagesTask::load(const Settings& s) {
 samples::TaskModel ImagesTask::make_model(const samples::Data& /*data*/, const Settings& settings) {
   samples::TaskModel model{make_network(network_)};
   if (auto* const started = dynamic_cast<StartedNetwork*>(model.network.get())) {
+    network_.start.weights = samples::frozen_hash(started->pretrained());
     if (network_.layers.empty()) {
       model.own_part = samples::head_of(network_.start, started->model(), settings);
       model.saved = [started] { return samples::trained_tensors(*started); };

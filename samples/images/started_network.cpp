@@ -8,7 +8,6 @@
 #include "autograd/ops.h"
 #include "autograd/precision.h"
 #include "core/error.h"
-#include "core/io/xxh64.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/outputs_of.h"
 #include "nn/models/load_weights.h"
@@ -29,11 +28,6 @@ bool trains_head_only(const nn::ImageModel& model, const nn::TuningSummary& summ
   const nn::ModelParts parts = model.parts();
   return std::ranges::all_of(summary.trained_names,
                              [&](const std::string& name) { return parts.in_head(name); });
-}
-
-std::uint64_t hash_of(const std::string& name, const Tensor& value, std::uint64_t seed) {
-  return xxh64({value.view().as<const std::byte>(), value.bytes()},
-               xxh64(std::as_bytes(std::span(name)), seed));
 }
 
 }  // namespace
@@ -116,15 +110,11 @@ Tensor StartedNetwork::trunk_values(const Tensor& pictures) {
 }
 
 std::string StartedNetwork::trunk_identity() const {
-  std::uint64_t hash = xxh64(std::as_bytes(std::span(started_.pretrained.config)));
-  for (const auto& [name, parameter] : model_->named_parameters()) {
-    if (!parameter->trainable) hash = hash_of(name, parameter->value, hash);
-  }
-  for (const auto& [name, value] : nn::statistics_of(*model_)) hash = hash_of(name, *value, hash);
   const std::string place = layers_ ? fmt::format("into {}", fmt::join(layers_->paths(), ", "))
                                     : fmt::format("in front of block {}", first_);
-  return fmt::format("{} of a {} {:016x}, of pictures {}", place,
-                     started_.pretrained.report.architecture, hash, inputs_.to_text());
+  return fmt::format("{} of a {} {}, of pictures {}", place,
+                     started_.pretrained.report.architecture,
+                     samples::frozen_hash(started_.pretrained), inputs_.to_text());
 }
 
 }  // namespace sotto::images

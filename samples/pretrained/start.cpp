@@ -1,8 +1,14 @@
 #include "samples/pretrained/start.h"
 
+#include <span>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/io/xxh64.h"
+#include "nn/layers/quantized_layers.h"
+#include "nn/models/load_weights.h"
 #include "nn/state.h"
 #include "samples/cli/program.h"
 
@@ -29,7 +35,25 @@ StartedModel start_model(const Start& start, nn::PretrainedOptions options) {
   options.quantized = tuning.kind == nn::Tuning::Kind::lora;
   StartedModel started{.pretrained = nn::load_pretrained(start.init, options)};
   started.summary = nn::apply_tuning(*started.pretrained.model, tuning);
+  check(start.weights.empty() || start.weights == frozen_hash(started.pretrained),
+        "{}: its weights are not those that the model was tuned from", start.init);
   return started;
+}
+
+std::string frozen_hash(const nn::Pretrained& pretrained) {
+  std::uint64_t hash = xxh64(std::as_bytes(std::span(pretrained.config)));
+  const auto add = [&](const std::string& name, const Tensor& value) {
+    hash = xxh64(std::as_bytes(std::span(name)), hash);
+    hash = xxh64({value.view().as<const std::byte>(), value.bytes()}, hash);
+  };
+  nn::PretrainedModel& model = *pretrained.model;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!parameter->trainable) add(name, parameter->value);
+  }
+  for (const auto& [name, value] : nn::statistics_of(model)) add(name, *value);
+  for (const nn::NamedBlocks& weight : nn::named_blocks(model))
+    add(weight.name, weight.blocks->bytes);
+  return fmt::format("{:016x}", hash);
 }
 
 std::optional<ModelPart> head_of(const Start& start, const nn::PretrainedModel& model,
@@ -67,13 +91,17 @@ void set_trained(nn::Module& model, const std::map<std::string, Tensor>& tensors
 }
 
 nlohmann::json to_json(const Start& start) {
-  return {{"init", start.init}, {"architecture", start.architecture}, {"tune", start.tune}};
+  return {{"init", start.init},
+          {"architecture", start.architecture},
+          {"tune", start.tune},
+          {"weights", start.weights}};
 }
 
 Start start_from_json(const nlohmann::json& object) {
   return {.init = object.at("init"),
           .architecture = object.at("architecture"),
-          .tune = object.at("tune")};
+          .tune = object.at("tune"),
+          .weights = object.at("weights")};
 }
 
 }  // namespace sotto::samples

@@ -21,6 +21,7 @@ struct Start {
   std::string tune = "head";      // nn::parse_tuning
   double head_bound = 0;          // the clip bound of the head as a group of its own; 0: no group
   double head_rate = 0;           // the head's learning rate; 0: that of the rest
+  std::string weights = {};       // frozen_hash() of a saved model; empty: of none yet
 };
 
 // Declares --init, --architecture, --tune, --head-bound and --head-lr.
@@ -35,7 +36,10 @@ struct StartedModel {
   nn::Pretrained pretrained;
   nn::TuningSummary summary;
 };
+// Throws std::invalid_argument if start.weights says that the saved model had others.
 StartedModel start_model(const Start& start, nn::PretrainedOptions options);
+// A hash of the config and of all that is not trained, in hexadecimal digits.
+std::string frozen_hash(const nn::Pretrained& pretrained);
 // The head as a part of its own, where `start` gives it a bound or a learning rate.
 std::optional<ModelPart> head_of(const Start& start, const nn::PretrainedModel& model,
                                  const Settings& settings);

@@ -140,6 +140,7 @@ samples::Data TuningTask::load(const Settings& s) {
   check(!writes_ || has_targets(data.train),
         "--context: no row has a token to learn among its {} (prompts take them all)",
         text_.context);
+  text_.start.weights = samples::frozen_hash(model.started.pretrained);
   model.network().to(s.device);
   frozen_ = frozen_blocks(model, data.train);
   if (frozen_ == 0) return data;

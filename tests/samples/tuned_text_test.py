@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import unittest
 
 from programs import TrainingCase, read_tensors, run_program, take_programs
@@ -93,6 +94,15 @@ class Classifier(Tuned):
             self.assertIn("in 2 groups by the rule \"minimum\" to bounds 1, 2", json.load(file)["privacy"]["clipping"])
         self.refused("--clip-groups: layers: with --head-bound", "train", "--init", self.bert, "--data", self.table(),
                      "--label-column", "label", *PRIVATE, *words, "--head-bound", "2", "--clip-groups", "layers")
+
+    def test_a_model_knows_the_weights_that_it_was_tuned_from(self):
+        model = self.path("m.safetensors")
+        self.tune("--tune", "last:1", "--batch-size", "40", "--epsilon", "8", "--epochs", "1", "--save", model)
+        use = ["predict", "--model", model, "--data", self.table(), "--out", self.path("classes.csv")]
+        self.command(*use)
+        shutil.rmtree(self.bert)
+        write_bert(self.bert, GOOD + BAD + ANY, seed=2)
+        self.refused("its weights are not those that the model was tuned from", *use)
 
     def test_a_user_is_a_unit(self):
         out = self.tune("--tune", "head", "--unit", "user", "--user-column", "who", "--epsilon", "8",
