@@ -148,7 +148,7 @@ TEST_CASE("two passes over nested segments need as much memory as an ordinary st
     model.add(nn::Tanh());
     model.add(nn::Linear(96, 96));
   }
-  const Tensor x = full({1024, 96}, 0.5);
+  const Tensor x = full({2048, 96}, 0.5);
   const auto peak = [&](bool privately) {
     memory::Timeline timeline;
     Tape tape({.private_data = privately});
