@@ -142,7 +142,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   add_noise(update, scale);
   sums.clear();  // frees memory
   if (values) values->wait();
-  if (optimizer != nullptr) released.clear();
+  if (dropped) released.clear();
   if (unclipped_count_stddev == 0)
     return NoisyGradient({std::move(released), stddev * stddev, {}, {}});
   parts = noisy(parts, counts);

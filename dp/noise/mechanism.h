@@ -69,7 +69,7 @@ class Mechanism {
                         const Ledger::BudgetCheck& budget_check = {},
                         double unclipped_count_stddev = 0);
   // Makes the release and the optimizer's step in one pass over the parameters (NoisyUpdate). The
-  // result holds no gradients: the step has used them.
+  // result holds no gradients where the step used them block by block (drops_gradients).
   // Throws also where Optimizer::step() does, before the release is recorded. One exception: if
   // noise makes a gradient infinite, it throws in the middle of the update, after the release was
   // recorded. With a sum divided among ranks it is collective: each rank updates its own elements
