@@ -66,7 +66,7 @@ std::optional<std::int64_t> block_of(const std::string& path, const ModelParts& 
   return std::nullopt;
 }
 
-// Whether the path lies in the last blocks, or behind them, where the tuning names a number.
+// True for paths in the last blocks and behind them; for all paths if the tuning names no number.
 bool is_in_last(const std::string& path, const ModelParts& parts, const Tuning& tuning) {
   if (tuning.blocks == 0) return true;
   const std::int64_t block = block_of(path, parts).value_or(parts.block_count);

@@ -21,8 +21,8 @@ struct Tuning {
     lora,    // low-rank products beside the layers that `targets` fits
   };
   Kind kind = Kind::all;  // what is trained
-  // Of bitfit, norms, last and lora: so many last blocks are trained, and what lies behind the
-  // blocks; 0: all blocks, which Kind::last does not take.
+  // The number of last blocks that bitfit, norms, last and lora train, with all behind the blocks.
+  // 0 is every block; Kind::last does not take it.
   std::int64_t blocks = 0;
   LoraOptions lora = {};         // of Kind::lora
   std::string targets = {};      // a regular expression, default_lora_targets if empty
@@ -38,10 +38,8 @@ inline constexpr const char* all_lora_targets = "all-linear";
 // For help texts.
 inline constexpr const char* tuning_texts =
     "all, head, bitfit, norms, last:BLOCKS or lora:RANK; behind bitfit, norms and lora, "
-    "last:BLOCKS; "
-    "behind lora, alpha=A, targets=PATTERN, rslora and dropout=P; behind any, embeddings=frozen; "
-    "all "
-    "separated by commas";
+    "last:BLOCKS; behind lora, alpha=A, targets=PATTERN, rslora and dropout=P; behind any, "
+    "embeddings=frozen; all separated by commas";
 
 // "lora:8,alpha=16,targets=query|value,rslora,dropout=0.1", "norms,last:2",
 // "all,embeddings=frozen": see tuning_texts. Alpha is twice the rank unless given. Throws
@@ -65,7 +63,7 @@ struct TuningSummary {
 TuningSummary apply_tuning(PretrainedModel& model, const Tuning& tuning);
 // The same for any module, whose parts the caller names.
 TuningSummary apply_tuning(Module& model, const ModelParts& parts, const Tuning& tuning);
-// What is trained now.
+// The present state of training.
 TuningSummary summary_of_tuning(Module& model);
 
 // The number of the first block with a trained parameter: all before it is frozen. 0 where

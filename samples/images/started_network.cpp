@@ -23,7 +23,7 @@ nn::ImageModel* image_model(const samples::StartedModel& started) {
   return model;
 }
 
-// Whether what is trained lies in the classifier alone.
+// True if no parameter outside of the classifier is trained.
 bool trains_head_only(const nn::ImageModel& model, const nn::TuningSummary& summary) {
   const nn::ModelParts parts = model.parts();
   return std::ranges::all_of(summary.trained_names,

@@ -37,7 +37,7 @@ class StartedNetwork final : public nn::Module {
   // The layer that standardises the features of layers, and public ranges of these.
   StandardizeOptions standardize();
 
-  // Whether inputs are values of the frozen trunk.
+  // True if inputs are values of the frozen trunk.
   bool of_trunk() const { return first_ > 0 || layers_; }
   // These values of pictures [n, c, h, w], f16 [n, ...], without dropout. Throws
   // std::invalid_argument, by the options' names, where the machine's memory cannot hold them.

@@ -67,8 +67,9 @@ std::int64_t frozen_blocks(const TunedModel& model, const Dataset& rows);
 // the values in front of that block (TokenValues).
 Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows,
                    std::int64_t frozen = 0);
-// What results are computed from: the logarithms of the classes' probabilities [n, classes]; of a
-// language model the sum of the negative logarithms of each row's tokens, and their number [n, 2].
+// The numbers that results are computed from: the logarithms of the classes' probabilities [n,
+// classes]; of a language model the sum of the negative logarithms of each row's tokens, and their
+// number [n, 2].
 Var tuned_outputs(nn::TokenModel& network, Tape& tape, const Dataset& rows,
                   std::int64_t frozen = 0);
 // The mean over all tokens of a language model's outputs.

@@ -31,7 +31,7 @@ Settings default_settings() {
           .schedule = "linear"};
 }
 
-// Whether a row of a language model has a token with a loss: the first has none.
+// True if some row of a language model has a token with a loss. A row's first token has none.
 bool has_targets(const Dataset& rows) {
   const Tensor& targets = rows.targets;
   const auto labels = contiguous(targets.slice(1, 1, targets.size(1))).to_vector<std::int64_t>();
@@ -111,7 +111,7 @@ void TuningTask::prepare(Settings& s) {
   constexpr std::int64_t usual_rows = 64, usual_rows_of_writers = 4;  // with wide logits
   if (s.memory.limit == 0 && !s.memory.physical_batch && !s.memory.accumulation)
     s.memory.physical_batch = writes_ ? usual_rows_of_writers : usual_rows;
-  // What fits into a memory limit, or is captured, is measured on whole rows.
+  // Plans for a memory limit, and captured work, take rows of one length.
   cuts_ = s.memory.limit == 0 && !s.capture;
   samples::expect_batch(s);
 }

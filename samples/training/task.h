@@ -102,7 +102,7 @@ struct TaskModel {
   // The part that is apart from the rest; its clip group is the last.
   std::optional<ModelPart> own_part = {};
   std::optional<SampleViews> views = {};
-  // Of private training (EngineOptions::bucket_of_unit).
+  // EngineOptions::bucket_of_unit of a private training; unset: one bucket.
   std::function<std::int64_t(std::int64_t unit)> bucket_of_unit = {};
   // The tensors of the model file; unset: all parameters.
   std::function<std::map<std::string, Tensor>()> saved = {};
