@@ -15,6 +15,7 @@
 #include "core/device.h"
 #include "core/random/philox.h"
 #include "core/view.h"
+#include "kernels/host_device/gemm_blocking.h"
 #include "kernels/host_device/geometry.h"
 #include "kernels/primitive_arguments.h"
 
@@ -53,6 +54,14 @@ struct CostModel {
   double term_sum_flops = 0;
 };
 
+// How a backend multiplies factors of a type.
+struct ProductTraits {
+  // False if products are faster of f32 copies of the factors.
+  bool direct = true;
+  // Sums of products round each term at most roundings(terms, chain) times (gemm_blocking.h).
+  std::int64_t chain = product_chain;
+};
+
 // Turns attention scores into weights: the weights of each query are `total` times the softmax of
 // `scale` times its scores, with masked keys left out.
 struct AttentionMask {
@@ -84,6 +93,7 @@ class Backend {
   virtual std::string name() const = 0;
   // For products of factors of a type.
   virtual CostModel costs(Dtype factors) const = 0;
+  virtual ProductTraits products(Dtype /*factors*/) const { return {}; }
 
   // Movement.
   virtual void fill(double value, View y) = 0;
@@ -228,6 +238,13 @@ class Backend {
   virtual bool conv_weight_rounded(View /*dy*/, View /*x*/, const Window& /*window*/,
                                    std::span<const std::int64_t> /*ends*/, double /*spacing*/,
                                    View /*dw*/) {
+    return false;
+  }
+  // dw += sum_n round(w[n] dw[n]) of the samples' weight gradients, as add_rounded_products: each
+  // is one term, and w and dw are f64 and row-major. Returns false without any effect if the
+  // backend has no such kernel for these images.
+  virtual bool add_rounded_weights(View /*dy*/, View /*x*/, const Window& /*window*/, View /*w*/,
+                                   double /*spacing*/, View /*dw*/) {
     return false;
   }
   // One weight gradient per sample: dw [n, o, c / groups, kd, kh, kw]. If `norms` has data and dw

@@ -188,12 +188,12 @@ std::optional<Dtype> Form::factor_type() const {
   });
 }
 
-// GPUs form the exact products of two 16-bit numbers and add them up in f32. The CPU's 16-bit
-// instructions treat subnormal numbers as zeros, but norms and sums must see equal factors, so the
-// CPU converts factors to f32 first. Kernels for patches take 16-bit factors everywhere.
+// Products of two 16-bit numbers are exact in f32. Processors may take subnormal factors for zeros:
+// docs/appendix/proofs-rounding.md, "16 bits", says why a norm of the factors as they are bounds
+// their sum. Kernels for patches take 16-bit factors everywhere.
 bool Form::multiplies_factors_directly() const {
   if (!has_16bit_factor() || as<Patches>()) return true;
-  return as<Outer>() && factor_type() && device() != cpu;
+  return as<Outer>() && factor_type() && backend(device()).products(*factor_type()).direct;
 }
 
 std::int64_t Form::factor_values() const {

@@ -91,7 +91,8 @@ class UnitBounds {
   }
   double growth(double rows) const {
     if (rows_.chain == 0) return 1;
-    const double of_unit = roundings(rows * rows_.positions, static_cast<double>(product_chain));
+    const double chain = std::min(rows_.chain, static_cast<double>(product_chain)),
+                 of_unit = roundings(rows * rows_.positions, chain);
     return std::max(1.0, (of_unit + 1) / (roundings(rows_.positions, rows_.chain) + 1));
   }
 

@@ -113,6 +113,20 @@ void add_images(const Form& chunk, const Shape& shape, const RoundedSum& sum,
   if (!added) add_blocks(chunk, shape, sum, pieces);
 }
 
+// Adds each image's gradient as one term, where images are large enough that this costs less than
+// scaling their factors. Returns false without any effect for other forms and backends.
+bool add_each_image(const Form& form, const RoundedSum& sum, const Tensor& weights,
+                    std::int64_t uses) {
+  constexpr std::int64_t min_positions = 0, max_terms = 256;
+  const auto* f = form.as<Patches>();
+  if (!f || f->dy.device() != cpu || form.positions() < min_positions || uses > max_terms)
+    return false;
+  const Tensor w = contiguous(to_dtype(weights, Dtype::f64)),
+               total = reshape(sum.total, f->weight_shape());
+  return backend(cpu).add_rounded_weights(f->dy.view(), f->x.view(), f->window, w.view(),
+                                          sum.spacing, total.view());
+}
+
 // Adds each block as one term, on a GPU with factors split into bf16; the sums of some blocks are
 // kept at a time.
 void add_split_blocks(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
@@ -165,6 +179,7 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
     return add_table(*f, gradient.shape()[0], sum, weights, uses);
   // The choice must not depend on the blocks of this batch: a sample that is alone in its block
   // must be the same term as in any other batch.
+  if (add_each_image(form, sum, weights, uses)) return;
   const std::int64_t together = ends ? max_in_term(form, uses) : 1;
   if (together == 1) {
     const auto* f = form.as<Outer>();
@@ -172,8 +187,7 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
     return;
   }
   const std::vector<std::int64_t> blocks = ends(together);
-  if (weights.device() != cpu && is_split_into_bf16(form))
-    return add_split_blocks(gradient, sum, weights, blocks);
+  if (is_split_into_bf16(form)) return add_split_blocks(gradient, sum, weights, blocks);
   const auto add = form.as<Patches>() ? add_images : add_blocks;
   for_each_weighted(form, gradient.shape(), weights, blocks,
                     [&](const Form& chunk, std::span<const std::int64_t> chunk_ends) {

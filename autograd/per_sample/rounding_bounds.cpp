@@ -38,7 +38,10 @@ double roundoff(const Form& form) { return form.dtype() == Dtype::f64 ? 0x1p-53 
 
 // The most terms that are added one after the other; 0: sums over positions are added in f64.
 double longest_chain(const Form& form) {
-  if (form.as<Outer>()) return static_cast<double>(product_chain);
+  if (form.as<Outer>()) {
+    const Dtype factors = form.factor_type().value_or(form.dtype());
+    return static_cast<double>(backend(form.device()).products(factors).chain);
+  }
   return form.as<Patches>() ? static_cast<double>(conv_chain) : 0;
 }
 

@@ -18,13 +18,19 @@ template <class F>
   f();
 }
 
-// True if simd_dispatch() uses AVX2: the CPU supports it, and the environment variable
-// SOTTO_SIMD was not "portable" at the first call. Throws std::invalid_argument if its
-// value is neither "portable" nor "avx2".
-bool has_avx2();
-// True if simd_dispatch_avx512() uses AVX-512 (F and VL): the CPU supports it, and
-// SOTTO_SIMD is neither "portable" nor "avx2". Throws as has_avx2().
-bool has_avx512();
+// Calls f(), compiled for AVX-512 BW too, together with everything it calls.
+template <class F>
+[[gnu::target("avx2,fma,avx512f,avx512vl,avx512bw"), gnu::flatten]] void in_avx512_bw(const F& f) {
+  f();
+}
+
+// True if the CPU has the instructions, those of the functions above included, and the environment
+// variable SOTTO_SIMD, at the first call, named no lesser set: "portable", "avx2", "avx512",
+// "avx512_bf16" or "amx". Throws std::invalid_argument if it is none of these.
+bool has_avx2();         // and FMA
+bool has_avx512();       // F and VL
+bool has_avx512_bf16();  // and BW
+bool has_amx();          // with bf16; the system lets this process use tile registers
 
 // Calls f() in AVX2 if has_avx2(). For loops over arithmetic that is all in inline functions.
 template <class F>
@@ -51,6 +57,8 @@ void simd_dispatch_avx512(const F& f) {
 
 inline bool has_avx2() { return false; }
 inline bool has_avx512() { return false; }
+inline bool has_avx512_bf16() { return false; }
+inline bool has_amx() { return false; }
 
 template <class F>
 void simd_dispatch(const F& f) {

@@ -1,5 +1,5 @@
-// The CPU's backend: portable loops for all primitives. OnednnBackend overrides convolutions in f32
-// and products in bf16, if oneDNN was built in.
+// The CPU's backend: portable loops for all primitives. OnednnBackend overrides convolutions, if
+// oneDNN was built in.
 #pragma once
 
 #include "kernels/backend.h"
@@ -10,6 +10,7 @@ class CpuBackend : public Backend {
  public:
   std::string name() const override { return "cpu (portable)"; }
   CostModel costs(Dtype factors) const override;
+  ProductTraits products(Dtype factors) const override;
 
   void fill(double value, View y) override;
   void copy(View x, View y) override;
@@ -62,6 +63,8 @@ class CpuBackend : public Backend {
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
+  bool add_rounded_weights(View dy, View x, const Window& window, View w, double spacing,
+                           View dw) override;
   void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override;
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
   bool conv_gram_norms(View dy, View x, const Window& window, View y) override;
@@ -83,7 +86,6 @@ class OnednnBackend final : public CpuBackend {
  public:
   std::string name() const override { return "cpu (oneDNN)"; }
 
-  void gemm(View a, View b, double beta, View c) override;
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;

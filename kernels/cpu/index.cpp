@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/threads/parallel.h"
+#include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/grain.h"
 #include "kernels/cpu/strided_loop.h"
@@ -19,6 +20,17 @@ Y converted(X x) {
     return x;
   else
     return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(x)));
+}
+
+// to[i] = from[i], converted; in vectors where a side has 16 bits.
+template <class X, class Y>
+void convert_all(const X* from, Y* to, std::int64_t count) {
+  const auto all = [=] {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = converted<X, Y>(from[i]);
+  };
+  if constexpr (!std::is_same_v<X, Y> && (sizeof(X) == sizeof(bf16) || sizeof(Y) == sizeof(bf16)))
+    return simd_dispatch(all);
+  all();
 }
 
 // Slice `index` along an axis, which keeps size 1.
@@ -108,7 +120,7 @@ void CpuBackend::copy(View x, View y) {
         const X* p = x.as<X>() + offset[0];
         Y* q = y.as<Y>() + offset[1];
         if (step[0] == 1 && step[1] == 1) {
-          for (std::int64_t i = 0; i < count; ++i) q[i] = converted<X, Y>(p[i]);
+          convert_all(p, q, count);
         } else {
           for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = converted<X, Y>(p[i * step[0]]);
         }

@@ -4,9 +4,11 @@
 #include "autograd/precision.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/check/op_run.h"
 #include "autograd/op.h"
+#include "autograd/per_sample/norms.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/segment.h"
 #include "autograd/sink.h"
@@ -371,7 +373,13 @@ TEST_CASE("norms include the subnormal factors that sums include, by every metho
       for (const NormMethod norm_method :
            {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize})
         CHECK(doubles(squared_norm({narrow}, norm_method))[1] == Approx(exact).epsilon(1e-6));
-      CHECK(error(narrow.sum(), wide.sum()) < 1e-6);
+      // Processors may take subnormal factors for zeros in sums: bounds hold what is lost.
+      NormErrorBounds bounds;
+      squared_norm({narrow}, NormMethod::automatic, &bounds);
+      const std::vector<double> sum = doubles(narrow.sum()), whole = doubles(wide.sum());
+      double off = 0;
+      for (std::size_t k = 0; k < sum.size(); ++k) off += std::pow(sum[k] - whole[k], 2);
+      CHECK(std::sqrt(off) <= bounds.error_bounds[0] + bounds.error_bounds[1]);
     }
   }
 }

@@ -42,6 +42,7 @@ class StagedBackend final : public Backend {
   explicit StagedBackend(Device device) : device_(device) {}
   std::string name() const override { return on().name() + ", staged"; }
   CostModel costs(Dtype factors) const override { return on().costs(factors); }
+  ProductTraits products(Dtype factors) const override { return on().products(factors); }
 
   void fill(double value, View y) override {
     run([&](Stage& s) { on().fill(value, s(y)); });

@@ -29,7 +29,7 @@ import sys
 SUITES = ["quick", "gate", "nightly"]
 # The environments of a tag, and the first suite that has them.
 RERUNS = {
-    "simd": {"portable": "gate", "avx2": "nightly"},
+    "simd": {"portable": "gate", "avx2": "nightly", "avx512_bf16": "nightly"},
     "engine": {"portable_engine": "gate"},
     "gpu": {"fake_gpu": "gate"},
     "gpus": {"2_fake_gpus": "nightly", "3_fake_gpus": "gate", "fake_nccl": "gate"},
@@ -131,6 +131,7 @@ TEST_CASE(
         ("x_nightly", "nightly", "here", "[#x_test][nightly]"),
         ("x_portable", "nightly", "portable", "[#x_test][simd][nightly]"),
         ("x_avx2", "nightly", "avx2", "[#x_test][simd][nightly]"),
+        ("x_avx512_bf16", "nightly", "avx512_bf16", "[#x_test][simd][nightly]"),
         ("x_fake_gpu", "gate", "fake_gpu", "[#x_test]~[gate]~[nightly]"),
         ("x_fake_gpu_nightly", "nightly", "fake_gpu", "[#x_test][gate],[#x_test][nightly]"),
     ]

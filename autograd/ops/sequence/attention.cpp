@@ -267,10 +267,10 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
               .masks = {},
               .options = options,
               .scale = options.scale_of(q.shape().back())};
-  // On the CPU, products are fastest in f32.
   const bool on_cpu =
       q.value().device() == cpu && k.value().device() == cpu && v.value().device() == cpu;
-  s.factors = on_cpu ? arithmetic_type(q.dtype()) : q.dtype();
+  const bool direct = !on_cpu || backend(cpu).products(q.dtype()).direct;
+  s.factors = direct ? q.dtype() : arithmetic_type(q.dtype());
   Tape& tape = q.tape();
   if (!tape.options().training) s.options.dropout = 0;
   const bool batched = samples.batched();

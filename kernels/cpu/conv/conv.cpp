@@ -8,6 +8,7 @@
 #include "kernels/cpu/conv/conv_images.h"
 #include "kernels/cpu/conv/conv_weight_norms.h"
 #include "kernels/cpu/conv/depthwise.h"
+#include "kernels/cpu/conv/pair_conv.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
 #include "kernels/cpu/grain.h"
@@ -41,16 +42,6 @@ Matrix row_major(T* data, std::int64_t rows, std::int64_t cols, std::int64_t row
 // A vector [o] as weights [o, 1, 1, 1, 1].
 View as_weights(const View& v) {
   return {v.data, v.dtype, 5, {v.size[0], 1, 1, 1, 1}, {v.stride[0], 1, 1, 1, 1}};
-}
-
-// Weight gradient number `index` in an array with one per sample.
-View row_of(const View& rows, std::int64_t index) {
-  const std::int64_t offset =
-      index * rows.stride[0] * static_cast<std::int64_t>(size_of(rows.dtype));
-  View row{rows.as<char>() + offset, rows.dtype, 5, {}, {}};
-  std::copy_n(rows.size + 1, 5, row.size);
-  std::copy_n(rows.stride + 1, 5, row.stride);
-  return row;
 }
 
 // The given rows of sample n of [n, positions, c kd kh kw], as [rows, c, kd, kh, kw].
@@ -273,6 +264,7 @@ void CpuBackend::conv_data(View dy, View w, const Window& window, View dx) {
 // Each thread computes one sum; the sums are then added in a fixed order.
 void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
+  if (PairConv::suits(g, dy, x)) return pair_conv_weight(g, dy, x, beta, dw);
   const std::int64_t size = g.outputs * g.taps();
   const std::int64_t parts = std::clamp<std::int64_t>(g.samples, 1, thread_count());
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
@@ -295,6 +287,7 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
 
 void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
+  if (PairConv::suits(g, dy, x)) return pair_conv_rows(g, dy, x, dw, norms);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(g.samples, product_grain(sample_work(g)),
                  [&](std::int64_t begin, std::int64_t end) {
@@ -325,8 +318,17 @@ double weight_norm(const View& dy, const View& x, const Geometry& g, std::int64_
 
 }  // namespace
 
+bool CpuBackend::add_rounded_weights(View dy, View x, const Window& window, View w, double spacing,
+                                     View dw) {
+  const Geometry g(x, dy, window);
+  if (!PairConv::suits(g, dy, x)) return false;
+  add_rounded_pair_conv(g, dy, x, w, spacing, dw);
+  return true;
+}
+
 void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
+  if (PairConv::suits(g, dy, x)) return pair_conv_rows(g, dy, x, {}, y);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(g.samples, product_grain(sample_work(g)),
                  [&](std::int64_t begin, std::int64_t end) {

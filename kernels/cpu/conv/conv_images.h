@@ -2,6 +2,7 @@
 // conversions between images and patches (the inputs under a window, as a row).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -45,6 +46,16 @@ class Images {
   std::optional<Storage> copy_;
   T* data_;
 };
+
+// Weight gradient number `index` in an array with one per sample.
+inline View row_of(const View& rows, std::int64_t index) {
+  const std::int64_t offset =
+      index * rows.stride[0] * static_cast<std::int64_t>(size_of(rows.dtype));
+  View row{rows.as<char>() + offset, rows.dtype, 5, {}, {}};
+  std::copy_n(rows.size + 1, 5, row.size);
+  std::copy_n(rows.stride + 1, 5, row.stride);
+  return row;
+}
 
 // Writes one sample's entry of Backend::conv_weight_norms: the squared norms of its weight
 // gradient, of dy and of x.

@@ -6,6 +6,7 @@
 #include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/gemm/gemv.h"
 #include "kernels/cpu/gemm/microkernel.h"
+#include "kernels/cpu/gemm/pair_product.h"
 
 namespace sotto {
 namespace {
@@ -131,11 +132,11 @@ void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   if (c.col_stride > c.row_stride && c.rows > 1)
     return product(b.transposed(), a.transposed(), add, c.transposed());
   const auto is_double = [](const Matrix& x) { return x.dtype == Dtype::f64; };
-  if (is_double(a) || is_double(b) || is_double(c)) {
-    product_in<double>(a, b, add, c);
-  } else {
-    product_in<float>(a, b, add, c);
-  }
+  if (is_double(a) || is_double(b) || is_double(c)) return product_in<double>(a, b, add, c);
+  const PairKernel* const pairs = pair_kernel();
+  if (pairs && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16)
+    return pair_product(*pairs, a, b, add, c);
+  product_in<float>(a, b, add, c);
 }
 
 }  // namespace sotto

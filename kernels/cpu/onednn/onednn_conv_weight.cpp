@@ -9,6 +9,7 @@
 #include "kernels/cpu/conv/conv_parts.h"
 #include "kernels/cpu/conv/conv_weight_norms.h"
 #include "kernels/cpu/conv/depthwise.h"
+#include "kernels/cpu/conv/pair_conv.h"
 #include "kernels/cpu/conv/pointwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/onednn_batches.h"
@@ -280,7 +281,8 @@ void write_row_norms(const BatchChunks& chunks, const Geometry& g, const float* 
 // Each thread computes one sum; the sums are then added in a fixed order.
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
-  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
+  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous() ||
+      PairConv::suits(g, dy, x)) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
   const bool directly = sums_directly(g);
@@ -346,7 +348,8 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
 
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
+  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous() &&
+      !PairConv::suits(g, dy, x)) {
     if (sums_directly(g)) return rows_directly(dy, x, g, dw, norms);
     const bool in_parts = g.positions() > conv_chain;
     if (in_parts && rows_by_parts(dy, x, window, dw, norms)) return;
@@ -365,7 +368,8 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
 
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g) && !is_depthwise(g)) {
+  if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g) && !is_depthwise(g) &&
+      !PairConv::suits(g, dy, x)) {
     const bool in_parts = g.positions() > conv_chain;
     if (in_parts && rows_by_parts(dy, x, window, {}, y)) return;
     const BatchChunks chunks(Pass::weight, g, false, alone);

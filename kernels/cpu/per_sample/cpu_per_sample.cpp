@@ -9,8 +9,10 @@
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/conv/gram_sum.h"
+#include "kernels/cpu/conv/pair_conv.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
+#include "kernels/cpu/gemm/pair_kernel.h"
 #include "kernels/cpu/grain.h"
 #include "kernels/cpu/per_sample/dot.h"
 #include "kernels/cpu/per_sample/row_norms.h"
@@ -67,7 +69,7 @@ class Grams {
  private:
   void multiply(View x, View y, std::int64_t n, A* products) const {
     const Matrix to{products, dtype_of<A>(), x.size[1], y.size[1], y.size[1], 1};
-    if constexpr (std::is_same_v<A, T>) {
+    if (std::is_same_v<A, T> || (std::is_same_v<T, bf16> && pair_kernel())) {
       add_chains(matrix(x, n), matrix(y, n), to);
     } else {
       Dense<A> left = slice<A, T>(x, n), right = slice<A, T>(y, n);
@@ -128,6 +130,11 @@ CostModel CpuBackend::costs(Dtype) const {
           .bytes = 15e9,
           .shifted_adds = 4e9,
           .term_sum_flops = 100e9};
+}
+
+ProductTraits CpuBackend::products(Dtype factors) const {
+  if (factors == Dtype::bf16 && pair_kernel()) return {.direct = true, .chain = pair_chain};
+  return {.direct = factors == Dtype::f32 || factors == Dtype::f64};
 }
 
 void CpuBackend::row_dot(View a, View b, View y) {
@@ -346,10 +353,11 @@ void add_rounded_tile(View b, View a, const std::vector<WeightedRow>& samples, d
 
 }  // namespace
 
-// In f32 alone, and of so few positions that a sample is one chain: then each term has the bits of
-// the sample's product by gemm().
+// In f32 of so few positions that a sample is one chain: then each term has the bits of the
+// sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
   const std::int64_t positions = b.size[1], outputs = y.size[0], inputs = y.size[1];
+  if (add_rounded_pairs(b, a, w, spacing, y)) return true;
   if (b.dtype != Dtype::f32 || positions == 0 || positions > product_chain) return false;
   const std::vector<WeightedRow> samples = weighted_rows(w, b.size[0]);
   constexpr std::int64_t tile_elements = std::int64_t{1} << 15, registers = 8, most = 48;
