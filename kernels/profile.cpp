@@ -166,14 +166,14 @@ class ProfiledBackend : public Backend {
             [&] { inner_.score_weights_grad(rule, w, dw, dx); });
   }
   bool attention(const FusedAttention& a) override {
-    return measure_if("attention", attention_flops(a), {a.q, a.k, a.v, a.y},
-                      [&] { return inner_.attention(a); });
+    return tried("attention", attention_flops(a), {a.q, a.k, a.v, a.y},
+                 [&] { return inner_.attention(a); });
   }
   // Backward computes five products where forward computes two.
   bool attention_grad(const FusedAttention& a, const FusedAttentionGrad& grad) override {
-    return measure_if("attention_grad", 2.5 * attention_flops(a),
-                      {a.q, a.k, a.v, a.y, grad.dy, grad.dq, grad.dk, grad.dv},
-                      [&] { return inner_.attention_grad(a, grad); });
+    return tried("attention_grad", 2.5 * attention_flops(a),
+                 {a.q, a.k, a.v, a.y, grad.dy, grad.dq, grad.dk, grad.dv},
+                 [&] { return inner_.attention_grad(a, grad); });
   }
   void normalize(const Normalization& how, View x, View stats, View y) override {
     measure("normalize", count(x), {x, stats, y}, [&] { inner_.normalize(how, x, stats, y); });
@@ -213,9 +213,8 @@ class ProfiledBackend : public Backend {
     measure("add_rounded", 2 * count(x), {x, w, y}, [&] { inner_.add_rounded(x, w, spacing, y); });
   }
   bool add_rounded_products(View b, View a, View w, double spacing, View y) override {
-    return measure_if("add_rounded_products", 2 * count(b) * static_cast<double>(a.size[2]),
-                      {b, a, w, y},
-                      [&] { return inner_.add_rounded_products(b, a, w, spacing, y); });
+    return tried("add_rounded_products", 2 * count(b) * static_cast<double>(a.size[2]),
+                 {b, a, w, y}, [&] { return inner_.add_rounded_products(b, a, w, spacing, y); });
   }
   void scale_to_bf16x2(View x, View w, View pieces) override {
     measure("weighted_pieces", count(pieces), {x, w, pieces},
@@ -261,13 +260,13 @@ class ProfiledBackend : public Backend {
   }
   bool add_rounded_weights(View dy, View x, const Window& window, View w, double spacing,
                            View dw) override {
-    return measure_if("add_rounded_weights", conv_flops(dy, x, window), {dy, x, w, dw},
-                      [&] { return inner_.add_rounded_weights(dy, x, window, w, spacing, dw); });
+    return tried("add_rounded_weights", conv_flops(dy, x, window), {dy, x, w, dw},
+                 [&] { return inner_.add_rounded_weights(dy, x, window, w, spacing, dw); });
   }
   bool conv_weight_rounded(View dy, View x, const Window& window,
                            std::span<const std::int64_t> ends, double spacing, View dw) override {
-    return measure_if("conv_weight_rounded", conv_flops(dy, x, window), {dy, x, dw},
-                      [&] { return inner_.conv_weight_rounded(dy, x, window, ends, spacing, dw); });
+    return tried("conv_weight_rounded", conv_flops(dy, x, window), {dy, x, dw},
+                 [&] { return inner_.conv_weight_rounded(dy, x, window, ends, spacing, dw); });
   }
   void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override {
     measure("conv_weight_rows", conv_flops(dy, x, window), {dy, x, dw},
@@ -278,8 +277,8 @@ class ProfiledBackend : public Backend {
             [&] { inner_.conv_weight_norms(dy, x, window, y); });
   }
   bool conv_gram_norms(View dy, View x, const Window& window, View y) override {
-    return measure_if("conv_gram_norms", pixel_gram_flops(dy, x, window), {dy, x, y},
-                      [&] { return inner_.conv_gram_norms(dy, x, window, y); });
+    return tried("conv_gram_norms", pixel_gram_flops(dy, x, window), {dy, x, y},
+                 [&] { return inner_.conv_gram_norms(dy, x, window, y); });
   }
   void unfold(View x, const Window& window, View patches) override {
     measure("unfold", 0, {x, patches}, [&] { inner_.unfold(x, window, patches); });
@@ -323,23 +322,20 @@ class ProfiledBackend : public Backend {
   std::map<std::string, KernelTotal> totals;
 
  protected:
-  // Returns what call() returns.
   template <class Call>
-  bool measure_if(const std::string& name, double flops, const std::vector<View>& operands,
-                  Call&& call) {
+  bool tried(const std::string& name, double flops, const std::vector<View>& all, Call&& call) {
     bool done = false;
-    measure(name, flops, operands, [&] { done = call(); });
+    measure(name, flops, all, [&] { done = call(); });
     return done;
   }
   template <class Call>
-  void measure(const std::string& name, double flops, const std::vector<View>& operands,
-               Call&& call) {
+  void measure(const std::string& name, double flops, const std::vector<View>& all, Call&& call) {
     const auto start = std::chrono::steady_clock::now();
     call();
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     std::string shapes;
     double bytes = 0;
-    for (const View& operand : operands) {
+    for (const View& operand : all) {
       shapes += (shapes.empty() ? "" : " ") + text_of(operand);
       bytes += bytes_of(operand);
     }
