@@ -14,8 +14,8 @@ namespace sotto {
 // to the previous ones, therefore has the bits of the unsplit product.
 inline constexpr std::int64_t product_chain = 384;
 
-// As product_chain, in products of bf16 by instructions for pairs of terms, which add up to 32
-// terms at once.
+// As product_chain, in products of bf16 by instructions for pairs of terms: those for tiles add 32
+// terms at once to a sum, the others have chains of this length.
 inline constexpr std::int64_t pair_chain = 96;
 
 // The most terms that one chain of Gram products has, over the elements of a factor.

@@ -28,13 +28,14 @@ struct SumRows {
 inline constexpr std::int64_t panel_unit = 16;
 
 // One block of a product. An element's sum has one order, whatever its place in a block, and pairs
-// of zeros at the end do not change it. It rounds a term at most roundings(terms, pair_chain)
-// times, and it is the same in parts of a multiple of pair_chain terms, each added to those before.
+// of zeros at the end do not change it. It is the same in parts of a multiple of pair_chain terms,
+// each added to those before.
 struct PairKernel {
   std::int64_t rows;     // most rows of a block
   std::int64_t columns;  // most columns of a block
   std::int64_t unit;     // rows are read and written in multiples of this
   std::int64_t pairs;    // pairs of terms are read in multiples of this
+  std::int64_t chain;    // a sum rounds a term at most roundings(terms, chain) times
   // sums = a panel, or sums += a panel if `add`.
   void (*multiply)(std::int64_t rows, std::int64_t pairs, const TermRows& a, const PairPanel& panel,
                    const SumRows& sums, bool add);

@@ -62,7 +62,7 @@ class Grams {
     multiply(a1, a2, n, of_a);
     multiply(b1, b2, n, of_b);
     GramSum sum;
-    simd_dispatch([&] { sum.add(of_a, of_b, size_); });
+    simd_dispatch_avx512([&] { sum.add(of_a, of_b, size_); });
     return sum.accurate() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
   }
 
@@ -83,8 +83,10 @@ class Grams {
   // to = x y^T, in chains of at most gram_chain terms: a Gram sum squares the factors and so their
   // rounding errors.
   static void add_chains(const Matrix& x, const Matrix& y, const Matrix& to) {
-    for (std::int64_t at = 0; at == 0 || at < x.cols; at += gram_chain) {
-      const std::int64_t count = std::min(gram_chain, x.cols - at);
+    const bool short_chains = x.dtype == Dtype::bf16 && pair_kernel()->chain <= gram_chain;
+    const std::int64_t step = short_chains ? std::max<std::int64_t>(x.cols, 1) : gram_chain;
+    for (std::int64_t at = 0; at == 0 || at < x.cols; at += step) {
+      const std::int64_t count = std::min(step, x.cols - at);
       product(x.column_block(at, count), y.column_block(at, count).transposed(), at > 0, to);
     }
   }
@@ -102,8 +104,11 @@ template <class T>
 void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::int64_t end,
               double* y) {
 #if defined(__x86_64__)
+  const bool norms = a == b && k > 1;
   if constexpr (std::is_same_v<T, float>) {
-    if (a == b && k > 1 && has_avx512()) return squared_norms_avx512(a, k, begin, end, y);
+    if (norms && has_avx512()) return squared_norms_avx512(a, k, begin, end, y);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    if (norms && has_avx512_bf16()) return squared_norms_avx512(a, k, begin, end, y);
   }
 #endif
   simd_dispatch([&] {

@@ -34,74 +34,89 @@ struct RowDivision {
 typedef double Eight __attribute__((vector_size(64)));
 
 // x in double. (The masked instruction avoids false warnings about uninitialised reads.)
-[[gnu::target("avx512f,avx512vl")]] inline Eight wide(__m256 x) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline Eight wide(__m256 x) {
   return _mm512_maskz_cvtps_pd(0xff, x);
 }
 
 // sum + the squares of a block.
-[[gnu::target("avx512f,avx512vl")]] inline Eight plus_squares(Eight sum, __m512 x, __m512 y,
-                                                              __m512 z, __m512 w) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline Eight plus_squares(Eight sum, __m512 x,
+                                                                       __m512 y, __m512 z,
+                                                                       __m512 w) {
   const __m512 squares = (x * x + y * y) + (z * z + w * w);
   return sum + (wide(__builtin_shufflevector(squares, squares, 0, 1, 2, 3, 4, 5, 6, 7)) +
                 wide(__builtin_shufflevector(squares, squares, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
+// 16 elements in f32, those outside of the mask zeros.
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline __m512 some_floats(__mmask16 mask,
+                                                                       const float* a) {
+  return _mm512_maskz_loadu_ps(mask, a);
+}
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline __m512 some_floats(__mmask16 mask,
+                                                                       const bf16* a) {
+  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+}
+
 // Eight partial sums of a row's squares.
-[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_row(const float* a,
-                                                             const RowDivision& blocks) {
+template <class T>
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline Eight sums_of_row(const T* a,
+                                                                      const RowDivision& blocks) {
   constexpr std::int64_t next = vector_floats;
+  constexpr __mmask16 all = 0xffff;
   Eight sums{};
-  for (const float* const end = a + blocks.whole; a != end; a += block_floats) {
-    sums = plus_squares(sums, _mm512_loadu_ps(a), _mm512_loadu_ps(a + next),
-                        _mm512_loadu_ps(a + 2 * next), _mm512_loadu_ps(a + 3 * next));
+  for (const T* const end = a + blocks.whole; a != end; a += block_floats) {
+    sums = plus_squares(sums, some_floats(all, a), some_floats(all, a + next),
+                        some_floats(all, a + 2 * next), some_floats(all, a + 3 * next));
   }
   const __mmask16* const some = blocks.rest;
   if (some[0] == 0) return sums;
-  return plus_squares(
-      sums, _mm512_maskz_loadu_ps(some[0], a), _mm512_maskz_loadu_ps(some[1], a + next),
-      _mm512_maskz_loadu_ps(some[2], a + 2 * next), _mm512_maskz_loadu_ps(some[3], a + 3 * next));
+  return plus_squares(sums, some_floats(some[0], a), some_floats(some[1], a + next),
+                      some_floats(some[2], a + 2 * next), some_floats(some[3], a + 3 * next));
 }
 
 // Adds neighbouring lanes of two vectors; the sums of x and y alternate.
-[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_pairs(Eight x, Eight y) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline Eight sums_of_pairs(Eight x, Eight y) {
   return __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14) +
          __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
 }
 
 // Adds neighbouring pairs of lanes of two vectors.
-[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_quarters(Eight x, Eight y) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline Eight sums_of_quarters(Eight x, Eight y) {
   return __builtin_shufflevector(x, y, 0, 1, 4, 5, 8, 9, 12, 13) +
          __builtin_shufflevector(x, y, 2, 3, 6, 7, 10, 11, 14, 15);
 }
 
 // The sum of each of eight vectors.
-[[gnu::target("avx512f,avx512vl")]] inline Eight totals(const Eight (&s)[rows_together]) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline Eight totals(const Eight (&s)[rows_together]) {
   return sums_of_quarters(sums_of_quarters(sums_of_pairs(s[0], s[1]), sums_of_pairs(s[2], s[3])),
                           sums_of_quarters(sums_of_pairs(s[4], s[5]), sums_of_pairs(s[6], s[7])));
 }
 
 // The sum of one vector, in the order of totals().
-[[gnu::target("avx512f,avx512vl")]] inline double total(Eight s) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline double total(Eight s) {
   return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
 // True if squares_hold() for all lanes.
-[[gnu::target("avx512f,avx512vl")]] inline bool all_hold(Eight y) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] inline bool all_hold(Eight y) {
   const __mmask8 large = _mm512_cmp_pd_mask(y, _mm512_set1_pd(min_held), _CMP_GE_OQ);
   return _mm512_mask_cmp_pd_mask(large, y, _mm512_set1_pd(max_held), _CMP_LE_OQ) == 0xff;
 }
 
 // Recomputes y in f64 if squares left float's range.
-void correct(const float* row, std::int64_t width, double& y) {
+template <class T>
+void correct(const T* row, std::int64_t width, double& y) {
   if (squares_hold(y)) return;
-  y = sum_terms(width, [row](std::int64_t i) { return double{row[i]} * double{row[i]}; });
+  y = sum_terms(
+      width, [row](std::int64_t i) { return double{acc_t<T>(row[i])} * double{acc_t<T>(row[i])}; });
 }
 
 }  // namespace
 
-[[gnu::target("avx512f,avx512vl")]] void squared_norms_avx512(const float* a, std::int64_t width,
-                                                              std::int64_t begin, std::int64_t end,
-                                                              double* y) {
+template <class T>
+[[gnu::target("avx512f,avx512vl,avx512bw")]] void squared_norms_avx512(
+    const T* a, std::int64_t width, std::int64_t begin, std::int64_t end, double* y) {
   const RowDivision blocks(width);
   std::int64_t n = begin;
   for (; n + rows_together <= end; n += rows_together) {
@@ -118,6 +133,9 @@ void correct(const float* row, std::int64_t width, double& y) {
     correct(a + n * width, width, y[n]);
   }
 }
+
+template void squared_norms_avx512(const float*, std::int64_t, std::int64_t, std::int64_t, double*);
+template void squared_norms_avx512(const bf16*, std::int64_t, std::int64_t, std::int64_t, double*);
 
 }  // namespace sotto
 
