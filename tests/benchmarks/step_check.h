@@ -1,5 +1,5 @@
 // Checks that a timed step is correct: compares its sums with those of each sample alone, or writes
-// them for another framework to compare its own with (gpu_peers.py).
+// them for another framework to compare its own with (peers.py).
 #pragma once
 
 #include <string>

@@ -75,7 +75,7 @@ while read -r unit program filter; do
 done <"$stage/units.txt"
 
 cp -r "$root/tests/conformance/cases" "$root/tests/scripts/gpu_slot.sh" "$root/tests/scripts/gpu_results.py" \
-  "$root"/tests/benchmarks/gpu_*.[pt]* "$stage/"
+  "$root"/tests/benchmarks/gpu_*.[pt]* "$root"/tests/benchmarks/peer*.py "$stage/"
 [ -z "${SOTTO_SHARED:-}" ] || cp -rL "$SOTTO_SHARED/conformance" "$stage/shared"
 [ ! -d "$1/wheel" ] || cp -r "$1/wheel" "$stage/"
 [ -z "${SOTTO_MNIST:-}" ] || { mkdir "$stage/mnist" && cp -L "$SOTTO_MNIST"/*-ubyte* "$stage/mnist/"; }

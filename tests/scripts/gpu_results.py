@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Puts what a GPU has done so far in tables: gpu_results.py FOLDER writes results.json and results.md there, from
-steps.txt, machine.log, bench*.log (bench_gpu), networks_*.log (bench_steps) and peers*.log (gpu_peers.py)."""
+steps.txt, machine.log, bench*.log (bench_gpu), networks_*.log (bench_steps) and peers*.log (peers.py)."""
 import json
 import math
 import pathlib

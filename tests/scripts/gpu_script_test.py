@@ -207,7 +207,7 @@ class Bundle(Scripts):
             names = set(archive.getnames())
             units = archive.extractfile("./units.txt").read().decode()
         self.assertLessEqual({"./bin/test_kernels_cuda", "./bin/conformance", "./lib/libnowhere.so", "./lib/libsotto_cuda.so",
-                              "./cases/op", "./gpu_slot.sh", "./gpu_peers.py", "./wheel/opacus-1-any.whl",
+                              "./cases/op", "./gpu_slot.sh", "./peers.py", "./wheel/opacus-1-any.whl",
                               "./mnist/train-images-idx3-ubyte.gz"}, names)
         self.assertFalse([name for name in names if name.startswith(("./lib/libc.", "./lib/libstdc++"))])
         self.assertIn("gpu_ops test_kernels_cuda [#gpu_ops_test]\n", units)

@@ -149,8 +149,8 @@ profile() {
 peers() {
   models=$(sed -n 's/^\([^# ][^ ]*\) .*/\1/p' gpu_cases.txt | sort -u | paste -sd ,)
   step 60 reference bin/bench_steps --device cuda --models "$models" --write "$RESULTS.reference"
-  step 40 peers_kernels "$PYTHON" gpu_peers.py --kernels
-  step 200 peers "$PYTHON" gpu_peers.py --reference "$RESULTS.reference" --models "$models" --precision bf16
+  step 40 peers_kernels "$PYTHON" peers.py --kernels
+  step 200 peers "$PYTHON" peers.py --reference "$RESULTS.reference" --models "$models" --precision bf16
 }
 
 train() {

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Times the steps of gpu_cases.txt in PyTorch and Opacus, and with --kernels the kernels of bench_gpu in PyTorch. Prints
-one JSON object a line, with the keys of bench_steps and bench_gpu, and the results of a comparison: a network is timed
-only if, from the weights and samples that bench_steps --write has left in a folder, it computes the same in f32: the loss
-to 0.1 %, the norm of each tensor's gradient to 1 %, and the sum of the samples' gradients, each clipped, to 1 %: one
-activation on the other side of a ReLU's kink is 0.2 % of it. That sum may be up to 5 % shorter besides, since what
-rounding may take is charged to our norms (docs/appendix/proofs-rounding.md). The status is 1 if one does not compute the
-same. A mode that fails, for want of memory for example, is a line with the reason.
+"""Times steps in PyTorch, Opacus and fastDP, and with --kernels the kernels of bench_gpu in PyTorch. Prints one JSON object
+a line, with the keys of bench_steps and bench_gpu, and the results of a comparison: a network is timed only if, from the
+weights and samples that bench_steps --write has left in a folder, it computes the same in f32: the loss to 0.1 %, the norm
+of each tensor's gradient to 1 %, and the sum of the samples' gradients, each clipped, to 1 %: one activation on the other
+side of a ReLU's kink is 0.2 % of it. That sum may be up to 5 % shorter besides, since what rounding may take is charged to
+our norms (docs/appendix/proofs-rounding.md). A private mode is timed only if its step without noise moves the weights by
+that sum. The status is 1 if a network does not compute the same. A mode that fails, for want of memory or of its package
+for example, is a line with the reason.
 
     bench_steps --device cuda --write REFERENCE --models gpt2-small,wrn16
-    gpu_peers.py --reference REFERENCE --models gpt2-small,wrn16
-    gpu_peers.py --kernels
+    peers.py --reference REFERENCE --models gpt2-small,wrn16
+    peers.py --kernels
 """
 import argparse
 import gc
+import importlib.metadata
 import json
 import math
 import mmap
@@ -24,11 +26,12 @@ import sys
 import time
 import warnings
 
+import peer_private
+
 CASES = pathlib.Path(__file__).with_name("gpu_cases.txt")
 PRECISIONS = ("bf16", "tf32", "f32")
-MODES = ("ordinary", "hooks", "ghost", "compiled")
+MODES = ("ordinary", "channels_last", *peer_private.MODES, "compiled")
 MOST = {"loss": 1e-3, "norms": 1e-2, "clipped": 1e-2, "shortened": 0.05}
-LEARNING_RATE, SIGMA, BOUND = 0.01, 1.1, 1.0  # as in bench_steps
 
 
 def words(text):
@@ -44,9 +47,12 @@ def arguments():
     p.add_argument("--models", type=words, help="those of the cases that are taken; default: all")
     p.add_argument("--precision", type=words, default=PRECISIONS, help=",".join(PRECISIONS))
     p.add_argument("--modes", type=words, default=MODES,
-                   help="ordinary, hooks (Opacus, materialised), ghost (Opacus, fast gradient clipping), compiled; default: all")
+                   help="ordinary (on a GPU with channels last), channels_last (of images), Opacus' hooks, ew (expanded weights) "
+                   "and ghost, fastdp, compiled; default: all")
+    p.add_argument("--checked", action="store_true", help="an earlier call has compared: nothing is compared")
     p.add_argument("--warmup", type=int, default=3, help="steps before; default: %(default)s")
     p.add_argument("--steps", type=int, default=10, help="steps of which a median is taken, twice; default: %(default)s")
+    p.add_argument("--seconds", type=float, default=0, help="more steps, until so long has passed; default: %(default)s")
     options = p.parse_args()
     for name, given, known in (("precision", options.precision, PRECISIONS), ("modes", options.modes, MODES)):
         if unknown := set(given) - set(known):
@@ -62,6 +68,13 @@ def say(**line):
 
 def told(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def cases(options):
@@ -95,6 +108,9 @@ class Reference:
             self.tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]], count=math.prod(entry["shape"]),
                                                   offset=begin + entry["data_offsets"][0]).view(entry["shape"])
 
+    def of_images(self):
+        return self.tensors["inputs"].dim() == 4
+
     def of(self, kind):
         """The tensors KIND/NAME by NAME, as PyTorch's modules name them."""
         return {name.removeprefix(kind + "/").replace("in_proj_", "in_proj."): tensor
@@ -108,20 +124,29 @@ class Reference:
 
 
 def clipped_sum(torch, networks, model, x, y, bound):
-    """The sum of the samples' gradients, each clipped to `bound`, by torch.func."""
-    values = {name: p.detach() for name, p in model.named_parameters()}
-
-    def loss(values, x, y):
-        return networks.mean_loss(torch.func.functional_call(model, values, (x[None],)), y[None])
-
-    sums = {name: torch.zeros_like(p) for name, p in values.items()}
-    for n in range(0, len(x), 2):
-        rows = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(values, x[n:n + 2], y[n:n + 2])
-        norms = sum(row.flatten(1).double().square().sum(1) for row in rows.values()).sqrt()
-        factors = (bound / norms).clamp(max=1).float()
-        for name, row in rows.items():
-            sums[name] += torch.einsum("n,n...->...", factors, row)
+    """The sum of the samples' gradients, each computed alone and clipped to `bound`."""
+    parameters = dict(model.named_parameters())
+    sums = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    for n in range(len(x)):
+        rows = torch.autograd.grad(networks.mean_loss(model(x[n:n + 1]), y[n:n + 1]), list(parameters.values()))
+        norm = sum(row.double().square().sum() for row in rows).sqrt()
+        for name, row in zip(sums, rows):
+            sums[name] += row * (bound / norm).clamp(max=1).float()
     return sums
+
+
+def sums_apart(reference, theirs):
+    """How far our clipped sum is from theirs, of which it may be a multiple, and how much shorter it is."""
+    squared = product = ours_squared = 0
+    for name, ours in reference.of("clipped").items():
+        a, b = ours.double(), theirs[name].detach().cpu().double()
+        squared, product = squared + b.square().sum().item(), product + (a * b).sum().item()
+        ours_squared += a.square().sum().item()
+    if not squared > 0:
+        return {"clipped": math.inf, "shortened": 1}
+    factor = product / squared
+    rest = math.sqrt(max(0, ours_squared - factor * product) / squared)
+    return {"clipped": rest, "shortened": max(1 - factor, 100 * (factor - 1))}
 
 
 def compared(torch, networks, model, reference):
@@ -133,15 +158,13 @@ def compared(torch, networks, model, reference):
     least = 1e-6 * math.hypot(*norms.values())
     off = {name: abs(norms[name] - ours.item()) / max(norms[name], least) for name, ours in reference.of("norms").items()}
     theirs = clipped_sum(torch, networks, model, x, y, float(reference.facts["clip_bound"]))
-    squared = product = ours_squared = 0
-    for name, ours in reference.of("clipped").items():
-        a, b = ours.to(x.device).double(), theirs[name].double()
-        squared, product = squared + b.square().sum().item(), product + (a * b).sum().item()
-        ours_squared += a.square().sum().item()
-    factor = product / squared
-    rest = math.sqrt(max(0, ours_squared - factor * product) / squared)
-    return {"loss": abs(loss.item() / float(reference.facts["loss"]) - 1), "norms": max(off.values()), "clipped": rest,
-            "shortened": max(1 - factor, 100 * (factor - 1))}, max(off, key=off.get)
+    return {"loss": abs(loss.item() / float(reference.facts["loss"]) - 1), "norms": max(off.values()),
+            **sums_apart(reference, theirs)}, max(off, key=off.get)
+
+
+def too_far(off):
+    """The measures that are above MOST, in words; NaN is not below either."""
+    return ", ".join(f"{what} {value:.3g} > {MOST[what]}" for what, value in off.items() if not value <= MOST[what])
 
 
 def same_function(torch, networks, name, reference, device):
@@ -154,11 +177,20 @@ def same_function(torch, networks, name, reference, device):
     round_factors(torch, False)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         off, worst = compared(torch, networks, model, reference)
-    # NaN is not below either.
-    wrong = [f"{what} {off[what]:.3g} > {most}" for what, most in MOST.items() if not off[what] <= most]
+    wrong = too_far(off)
     line |= {"same": not wrong} | {what: float(f"{value:.3g}") for what, value in off.items()}
-    say(**line | ({"why": ", ".join(wrong), "worst": worst} if wrong else {}))
+    say(**line | ({"why": wrong, "worst": worst} if wrong else {}))
     return not wrong
+
+
+def check_private(torch, networks, options, reference, name, mode):
+    """Raises ValueError unless a step without noise, at a learning rate of 1, moves the weights by the clipped sum."""
+    samples = len(reference.batch("cpu")[0])
+    run, model = step(torch, networks, options, reference, (name, samples, "f32", [mode]), mode, 0.0, 1.0)
+    run()
+    moved = {key: samples * (reference.of("parameters")[key].to(p.device) - p) for key, p in model.named_parameters()}
+    if wrong := too_far(sums_apart(reference, moved)):
+        raise ValueError(f"not the clipped sum: {wrong}")
 
 
 def round_factors(torch, wanted):
@@ -166,53 +198,29 @@ def round_factors(torch, wanted):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = wanted
 
 
-def with_opacus(torch, networks, model, optimizer, mode, samples):
-    """The model with per-sample gradients, its optimizer that adds noise, and a function that gives its loss."""
-    import opacus
-    from opacus.grad_sample import GradSampleModuleFastGradientClipping
-    from opacus.optimizers import DPOptimizerFastGradientClipping
-    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-    model.of_each_sample = True
-    settings = {"noise_multiplier": SIGMA, "max_grad_norm": BOUND, "expected_batch_size": samples}
-    if mode == "hooks":
-        model = opacus.GradSampleModule(model)
-        return model, opacus.optimizers.DPOptimizer(optimizer, **settings), networks.mean_loss
-
-    class Criterion(torch.nn.Module):
-        reduction = "mean"
-
-        def forward(self, logits, labels):
-            losses = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
-            return losses.view(len(logits), -1).mean(1)
-
-    model = GradSampleModuleFastGradientClipping(model, max_grad_norm=BOUND, use_ghost_clipping=True)
-    optimizer = DPOptimizerFastGradientClipping(optimizer, **settings)
-    return model, optimizer, DPLossFastGradientClipping(model, optimizer, Criterion())
-
-
-def step(torch, networks, options, reference, case, mode):
-    """A function that does a step."""
+def step(torch, networks, options, reference, case, mode, sigma=peer_private.SIGMA, learning_rate=peer_private.LEARNING_RATE):
+    """A function that does a step, and the model that it changes."""
     name, samples, precision, _ = case
     x, y = reference.batch(options.device, samples)
     model = networks.NETWORKS[name]().to(x.device)
     model.load_state_dict(reference.of("parameters"))
-    if x.dim() == 4 and mode == "ordinary":
+    if reference.of_images() and (mode == "channels_last" or mode == "ordinary" and options.device != "cpu"):
         x, model = (one.to(memory_format=torch.channels_last) for one in (x, model))
-    optimizer, loss_of = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, foreach=True), networks.mean_loss
-    if mode in ("hooks", "ghost"):
-        model, optimizer, loss_of = with_opacus(torch, networks, model, optimizer, mode, samples)
-    if mode == "compiled":
-        model = torch.compile(model)
+    if mode in peer_private.MODES:
+        model, called, optimizer, loss_of = peer_private.prepared(torch, networks, model, mode, samples, sigma, learning_rate)
+    else:
+        called = torch.compile(model) if mode == "compiled" else model
+        optimizer, loss_of = peer_private.sgd(torch, model, learning_rate), networks.mean_loss
     round_factors(torch, precision == "tf32")
 
     def run():
         optimizer.zero_grad()
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            loss = loss_of(model(x), y)
+            loss = loss_of(called(x), y)
         loss.backward()
         optimizer.step()
 
-    return run
+    return run, model
 
 
 def timed(torch, options, run):
@@ -228,8 +236,8 @@ def timed(torch, options, run):
 
     for _ in range(options.warmup):
         run()
-    marks = [mark()]
-    for _ in range(2 * options.steps):
+    marks, start = [mark()], time.perf_counter()
+    while len(marks) <= 2 * options.steps or time.perf_counter() - start < options.seconds:
         run()
         marks.append(mark())
     if not on_gpu:
@@ -246,35 +254,38 @@ def measured(torch, networks, options, reference, case, mode):
         torch.cuda.reset_peak_memory_stats()
     before = clock_mhz()
     try:
-        times = timed(torch, options, step(torch, networks, options, reference, case, mode))
+        if mode in peer_private.MODES and not options.checked:
+            check_private(torch, networks, options, reference, case[0], mode)
+        times = timed(torch, options, step(torch, networks, options, reference, case, mode)[0])
     except torch.OutOfMemoryError:
         return {"failed": "out of memory"}
     except Exception as error:  # whatever a peer cannot do is a result
         return {"failed": told(error)}
     peak = torch.cuda.max_memory_allocated() if options.device != "cpu" else None
     return {"ms_per_step": statistics.median(times), "steps": len(times), "peak_bytes": peak,
-            "ms_halves": [statistics.median(times[:options.steps]), statistics.median(times[options.steps:])],
+            "ms_halves": [statistics.median(times[:len(times) // 2]), statistics.median(times[len(times) // 2:])],
             "clock_mhz": [before, clock_mhz()]}
 
 
 def steps(torch, options):
     """Compares, then times. The number of networks that compute something else."""
-    import gpu_networks as networks
+    import peer_networks as networks
     torch.backends.cudnn.benchmark = True  # PyTorch's best
     wanted = list(cases(options))
     references, same = {}, {}
     for name in dict.fromkeys(options.models or [case[0] for case in wanted]):
         try:
             references[name] = Reference(torch, options.reference / f"{name}.safetensors")
-            same[name] = same_function(torch, networks, name, references[name], options.device)
+            same[name] = options.checked or same_function(torch, networks, name, references[name], options.device)
         except Exception as error:  # the others are compared nevertheless
             say(by="torch", model=name, same=False, why=told(error))
             same[name] = False
     for mode in options.modes:
         for case in wanted:
-            if same[case[0]] and mode in case[3]:
-                line = {"by": "torch" if mode in ("ordinary", "compiled") else "opacus", "model": case[0], "mode": mode,
-                        "batch": case[1], "device": options.device, "precision": case[2]}
+            if same[case[0]] and mode in case[3] and (mode != "channels_last" or references[case[0]].of_images()):
+                package = peer_private.MODES.get(mode, "torch")
+                line = {"by": package.lower(), "version": version(package), "model": case[0], "mode": mode, "batch": case[1],
+                        "device": options.device, "precision": case[2]}
                 say(**line, **measured(torch, networks, options, references[case[0]], case, mode))
     return list(same.values()).count(False)
 

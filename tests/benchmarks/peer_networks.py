@@ -1,4 +1,4 @@
-"""The networks of gpu_cases.txt in PyTorch: functions, and names and shapes of parameters, are bench_steps' own."""
+"""The networks of bench_steps in PyTorch: functions, and names and shapes of parameters, are its own."""
 import math
 
 import torch
@@ -72,38 +72,55 @@ def vision(side, patch, width, heads, depth, classes):
                        nn.LayerNorm(width), Mean(1), nn.Linear(width, classes))
 
 
-class Bottleneck(nn.Module):
-    def __init__(self, i, width, stride, groups):
+class Residual(nn.Module):
+    """Convolutions of (inputs, outputs, kernel, stride), each with its normalisation, beside the input."""
+
+    def __init__(self, convs, groups):
         super().__init__()
-        for k, (a, b, kernel, step) in enumerate(((i, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1)), 1):
-            setattr(self, f"conv{k}", nn.Conv2d(a, b, kernel, step, kernel // 2, bias=False))
-            setattr(self, f"bn{k}", nn.GroupNorm(groups, b))
-        if i != 4 * width or stride != 1:
-            self.downsample = nn.Sequential(nn.Conv2d(i, 4 * width, 1, stride, bias=False), nn.GroupNorm(groups, 4 * width))
+        self.inplace = True
+        self.convs, inputs, outputs = len(convs), convs[0][0], convs[-1][1]
+        for k, (i, o, kernel, stride) in enumerate(convs, 1):
+            setattr(self, f"conv{k}", nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False))
+            setattr(self, f"bn{k}", nn.GroupNorm(groups, o))
+        stride = math.prod(conv[3] for conv in convs)
+        if inputs != outputs or stride != 1:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.GroupNorm(groups, outputs))
 
     def forward(self, x):
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = self.bn3(self.conv3(F.relu(self.bn2(self.conv2(y)), inplace=True)))
-        return F.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x), inplace=True)
+        y = x
+        for k in range(1, self.convs + 1):
+            y = getattr(self, f"bn{k}")(getattr(self, f"conv{k}")(y if k == 1 else F.relu(y, self.inplace)))
+        return F.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x), self.inplace)
+
+
+def basic(i, width, stride):
+    return (i, width, 3, stride), (width, width, 3, 1)
+
+
+def bottleneck(i, width, stride):
+    return (i, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1)
 
 
 class ResNet(nn.Module):
-    """Of large images."""
-
-    def __init__(self, depths, width, groups, classes):
+    def __init__(self, depths, width, groups, classes, convs=bottleneck, large=True):
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.GroupNorm(groups, width)
-        channels, self.stages = width, len(depths)
+        self.inplace = True
+        stem = (7, 2, 3) if large else (3, 1, 1)
+        self.conv1, self.bn1 = nn.Conv2d(3, width, *stem, bias=False), nn.GroupNorm(groups, width)
+        channels, self.stages, self.large = width, len(depths), large
         for stage, depth in enumerate(depths):
             blocks = nn.Sequential()
             for k in range(depth):
-                blocks.append(Bottleneck(channels, width << stage, 2 if stage > 0 and k == 0 else 1, groups))
-                channels = 4 * width << stage
+                of_block = convs(channels, width << stage, 2 if stage > 0 and k == 0 else 1)
+                blocks.append(Residual(of_block, groups))
+                channels = of_block[-1][1]
             setattr(self, f"layer{stage + 1}", blocks)
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x)), inplace=True), 3, 2, 1)
+        x = F.relu(self.bn1(self.conv1(x)), self.inplace)
+        if self.large:
+            x = F.max_pool2d(x, 3, 2, 1)
         for stage in range(self.stages):
             x = getattr(self, f"layer{stage + 1}")(x)
         return self.fc(x.mean((2, 3)))
@@ -169,12 +186,42 @@ class Mnist(nn.Module):
         return self.dense2(F.relu(self.dense1(x.flatten(1))))
 
 
+class MeanOutput(nn.Module):
+    """The mean over time of the outputs of an LSTM, which come with its last state."""
+
+    def forward(self, outputs_and_state):
+        return outputs_and_state[0].mean(1)
+
+
+def cifar():
+    layers, channels = [], 3
+    for width in (32, 64, 128):
+        layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU(),
+                   nn.AvgPool2d(2, 2)]
+        channels = width
+    return nn.Sequential(*layers, nn.Conv2d(channels, 256, 3, padding=1), nn.ReLU(), nn.Conv2d(256, 10, 3, padding=1), Mean(2, 3))
+
+
+WORDS = 10004  # of the networks for texts
 NETWORKS = {
-    "mnist": Mnist, "wrn16": WideResNet, "gpt2-small": lambda: causal(50257, 512, 768, 12, 12),
-    "gpt2-1024": lambda: causal(50257, 1024, 768, 12, 12), "vit-b16": lambda: vision(224, 16, 768, 12, 12, 1000),
-    "resnet50-224": lambda: ResNet((3, 4, 6, 3), 64, 32, 1000), "gpt2-tiny": lambda: causal(50, 16, 32, 2, 2),
-    "vit-tiny": lambda: vision(32, 8, 32, 2, 2, 10), "resnet-tiny": lambda: ResNet((1, 1, 1, 1), 8, 4, 10)}
+    "logreg": lambda: nn.Linear(104, 1), "ffnn": lambda: nn.Sequential(nn.Linear(104, 50), nn.ReLU(), nn.Linear(50, 2)),
+    "mnist": Mnist, "cifar10": cifar, "embed": lambda: nn.Sequential(nn.Embedding(WORDS, 16), Mean(1), nn.Linear(16, 2)),
+    "lstm": lambda: nn.Sequential(nn.Embedding(WORDS, 100), nn.LSTM(100, 100, batch_first=True), MeanOutput(),
+                                  nn.Linear(100, 2)),
+    "resnet18": lambda: ResNet((2, 2, 2, 2), 64, 32, 10, basic, large=False), "wrn16": WideResNet,
+    "vit": lambda: vision(32, 4, 192, 3, 12, 10), "gpt2": lambda: causal(65, 128, 384, 6, 6),
+    "gpt2-small": lambda: causal(50257, 512, 768, 12, 12), "gpt2-1024": lambda: causal(50257, 1024, 768, 12, 12),
+    "vit-b16": lambda: vision(224, 16, 768, 12, 12, 1000), "resnet50-224": lambda: ResNet((3, 4, 6, 3), 64, 32, 1000),
+    "gpt2-tiny": lambda: causal(50, 16, 32, 2, 2), "vit-tiny": lambda: vision(32, 8, 32, 2, 2, 10),
+    "resnet-tiny": lambda: ResNet((1, 1, 1, 1), 8, 4, 10)}
+
+
+def losses(logits, labels):
+    """[n]: of two classes by one logit, of several, or the mean over positions."""
+    if logits.shape[-1] == 1:
+        return F.binary_cross_entropy_with_logits(logits.squeeze(-1), labels.to(logits.dtype), reduction="none")
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none").view(len(logits), -1).mean(1)
 
 
 def mean_loss(logits, labels):
-    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+    return losses(logits, labels).mean()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tests tests/benchmarks/gpu_peers.py on the CPU, with small networks: PyTorch's compute the same as ours, and one that does
+"""Tests tests/benchmarks/peers.py on the CPU, timing small networks alone: PyTorch's compute the same as ours, and one that does
 not is not timed. Where PyTorch cannot be imported, that is left out.
 
-Usage: gpu_peers_test.py BENCH_STEPS [unittest options]
+Usage: peers_test.py BENCH_STEPS [unittest options]
 """
 import importlib.util
 import json
@@ -17,6 +17,8 @@ import unittest
 FOLDER = pathlib.Path(__file__).parent
 STEPS = sys.argv.pop(1)
 SMALL = ("gpt2-tiny", "vit-tiny", "resnet-tiny", "mnist", "wrn16")
+NETWORKS = ("logreg", "ffnn", "mnist", "cifar10", "embed", "lstm", "resnet18", "wrn16", "vit", "gpt2")
+needs_opacus = unittest.skipUnless(importlib.util.find_spec("opacus"), "no Opacus")
 needs_torch = unittest.skipUnless(importlib.util.find_spec("torch"), "no PyTorch")
 
 
@@ -43,7 +45,7 @@ class Peers(unittest.TestCase):
     def run_peers(self, *cases, options=(), **environment):
         """The status, and the lines: of comparisons, and of timings."""
         (self.folder / "cases.txt").write_text("# a comment\n" + "\n".join(cases) + "\n")
-        command = [sys.executable, FOLDER / "gpu_peers.py", "--device", "cpu", "--reference", self.folder, "--cases",
+        command = [sys.executable, FOLDER / "peers.py", "--device", "cpu", "--reference", self.folder, "--cases",
                    self.folder / "cases.txt", "--warmup", "1", "--steps", "1", *options]
         done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"} | environment, capture_output=True, text=True,
                               check=False)
@@ -107,6 +109,13 @@ class Peers(unittest.TestCase):
             self.assertEqual((line["by"], line["steps"], len(line["ms_halves"])), ("torch", 2, 2))
 
     @needs_torch
+    def test_pytorch_computes_the_same_as_all_networks_of_the_tables(self):
+        self.write(*NETWORKS)
+        done, same, timed = self.run_peers(options=["--models", ",".join(NETWORKS)])
+        self.assertEqual((done.returncode, timed), (0, []), done.stdout + done.stderr)
+        self.assertEqual([(line["model"], line["same"]) for line in same], [(model, True) for model in NETWORKS])
+
+    @needs_torch
     @unittest.skipUnless("SOTTO_CUDA_LIBRARY" in os.environ, "no GPU, not even a pretended one")
     def test_pytorch_computes_the_same_as_the_gpus_kernels(self):
         self.write(*SMALL[:-1], device="cuda")
@@ -137,6 +146,13 @@ class Peers(unittest.TestCase):
         self.assertEqual([line["model"] for line in timed], ["mnist"])
 
     @needs_torch
+    def test_images_are_timed_with_channels_last_too_and_nothing_else_is(self):
+        self.write("mnist", "logreg")
+        *_, timed = self.run_peers("mnist 8 f32 ordinary,channels_last", "logreg 8 f32 ordinary,channels_last")
+        self.assertEqual([(line["model"], line["mode"]) for line in timed],
+                         [("mnist", "ordinary"), ("logreg", "ordinary"), ("mnist", "channels_last")])
+
+    @needs_torch
     def test_a_peer_that_fails_is_a_line_with_the_reason(self):
         self.write("mnist")
         (self.folder / "opacus.py").write_text("raise ImportError('none here')\n")
@@ -145,12 +161,26 @@ class Peers(unittest.TestCase):
         self.assertEqual([line.get("failed") for line in timed], [None, *["ImportError: none here"] * 2])
 
     @needs_torch
-    @unittest.skipUnless(importlib.util.find_spec("opacus"), "no Opacus")
+    @needs_opacus
     def test_private_steps_of_opacus_run(self):
-        self.write("gpt2-tiny", "mnist")
-        done, _, timed = self.run_peers("gpt2-tiny 8 bf16 ghost", "mnist 8 f32 hooks")
+        self.write("gpt2-tiny", "mnist", "resnet-tiny")
+        done, _, timed = self.run_peers("gpt2-tiny 8 bf16 ghost", "mnist 8 f32 hooks,ew", "resnet-tiny 8 f32 hooks")
         self.assertEqual(done.returncode, 0)
-        self.assertEqual([("failed" in line, line["mode"]) for line in timed], [(False, "hooks"), (False, "ghost")], timed)
+        self.assertEqual([("failed" in line, line["model"], line["mode"]) for line in timed],
+                         [(False, "mnist", "hooks"), (False, "resnet-tiny", "hooks"), (False, "mnist", "ew"),
+                          (False, "gpt2-tiny", "ghost")], timed)
+
+    @needs_torch
+    @needs_opacus
+    def test_a_private_mode_that_clips_otherwise_is_not_timed(self):
+        self.write("mnist")
+        (self.folder / "sitecustomize.py").write_text("import sys\nsys.path.insert(0, %r)\nimport peer_private\n"
+                                                      "peer_private.BOUND = 0.5\n" % str(FOLDER))
+        _, same, timed = self.run_peers("mnist 8 f32 hooks", PYTHONPATH=str(self.folder))
+        self.assertTrue(same[0]["same"])
+        self.assertIn("not the clipped sum", timed[0]["failed"])
+        *_, timed = self.run_peers("mnist 8 f32 hooks", options=["--checked"], PYTHONPATH=str(self.folder))
+        self.assertNotIn("failed", timed[0])
 
 
 if __name__ == "__main__":
