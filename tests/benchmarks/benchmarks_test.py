@@ -4,21 +4,26 @@
 Usage: benchmarks_test.py [unittest options]
 """
 import json
+import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
 import xml.dom.minidom
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "scripts")]
 
-import compare_peers
+import compare_builds
 import drawing
 import gpu_results
 import pages
+import processor
 import products
 import reading
 import scaling
+import step_results
 
 
 def growing(power, sizes=(1, 2, 4, 8, 16, 32), factor=3.0):
@@ -167,11 +172,16 @@ class Pages(unittest.TestCase):
             self.assertEqual(self.page.read_text(), text)
 
     def test_the_pages_of_the_project_have_the_marks(self):
-        docs = pathlib.Path(__file__).parents[2] / "docs"
-        for name, page in (("steps", "appendix/experiments.md"), ("products", "appendix/experiments.md"),
-                           ("scaling", "appendix/experiments.md")):
-            self.page.write_text((docs / page).read_text())
+        for name in ("products", "scaling"):
+            self.page.write_text((ROOT / "docs/appendix/experiments.md").read_text())
             pages.write_between(self.page, name, "new")
+
+    def test_pages_and_plots_say_what_the_results_say(self):
+        copy = self.page.parent / "docs"
+        shutil.copytree(ROOT / "docs", copy)
+        self.assertTrue(step_results.write_pages(copy.parent))
+        for path in (*copy.glob("benchmarks/*.svg"), copy / "explanation/performance.md", copy / "appendix/experiments.md"):
+            self.assertEqual(path.read_text(), (ROOT / "docs" / path.relative_to(copy)).read_text(), path)
 
     def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios(self):
         axis = drawing.LogAxis([3, 700], 0, 300)
@@ -183,15 +193,107 @@ class Pages(unittest.TestCase):
         self.assertEqual(drawing.LogAxis([10, 10], 0, 1).ticks(), [10, 100])
 
 
+def measured(model="mnist", batch=64, precision="f32", **ms):
+    """A row of results."""
+    sides = {"ordinary": 2.0, "private": 3.0} | ms
+    rounds = [sides | {"ordinary MiB": 4.0, "private MiB": 5.0}]
+    return {"model": model, "batch": batch, "precision": precision, "threads": 2, "date": "2026-01-02", "commit": "abc", "command": "it",
+            "peers": {"torch": "2.15"} if "torch" in ms else {}, "ms": sides, "ratios": step_results.ratios(rounds)}
+
+
+CPU = {"name": "A", "family": "1", "model": "2", "instructions": ["avx2"]}
+
+
+class Results(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_a_run_replaces_the_rows_that_it_measured_and_no_others(self):
+        step_results.store(self.folder, CPU, [measured("vit"), measured("mnist"), measured(precision="bf16")])
+        path = step_results.store(self.folder, CPU, [measured("mnist", private=7.0), measured("gpt2")])
+        rows = step_results.read(path)["rows"]
+        self.assertEqual([(row["model"], row["precision"], row["ms"]["private"]) for row in rows],
+                         [("mnist", "f32", 7.0), ("mnist", "bf16", 3.0), ("vit", "f32", 3.0), ("gpt2", "f32", 3.0)])
+
+    def test_two_processors_never_share_a_file(self):
+        path = step_results.store(self.folder, CPU, [measured()])
+        others = [CPU | {"instructions": ["avx2", "avx512f"]}, CPU | {"model": "3"}]
+        self.assertEqual(len({path, *(step_results.store(self.folder, other, [measured()]) for other in others)}), 3)
+        path.write_text(path.read_text().replace('"family": "1"', '"family": "9"'))
+        before = path.read_text()
+        with self.assertRaises(SystemExit):
+            step_results.store(self.folder, CPU, [measured()])
+        self.assertEqual(path.read_text(), before)
+
+    def test_ratios_are_medians_of_ratios_within_a_round(self):
+        rounds = [{"private": 1, "ordinary": 1, "opacus": 9}, {"private": 8, "ordinary": 2}, {"private": 100, "ordinary": 50}]
+        self.assertEqual(step_results.ratios(rounds), {"private / ordinary": 2, "Opacus / private": 9})
+
+    def test_tables_have_the_sides_that_were_measured(self):
+        rows = step_results.table([measured()]).splitlines()
+        self.assertEqual(rows[0], "| network | batch | precision | ordinary, ms | private, ms | private / ordinary | "
+                                  "memory, private / ordinary |")
+        self.assertEqual(rows[2], "| mnist | 64 | f32 | 2.000 | 3.000 | 1.50 | 1.25 |")
+        self.assertIn("mnist, beside other work", step_results.table([measured() | {"busy": 1.5}]))
+        rows = step_results.table([measured(torch=6.0) | {"floor_ms": 1.0}, measured(batch=16)]).splitlines()
+        self.assertEqual(rows[2], "| mnist | 64 | f32 | 2.000 | 3.000 | 6.000 | 2.00 | 3.00 | 1.50 | 1.25 | 0.50 |")
+        self.assertEqual(rows[4], "| geometric mean | | f32 |  |  |  | 2.00 | 3.00 | 1.50 | 1.25 |  |")
+
+    def test_the_summary_has_mean_and_worst_and_marks_what_is_reached_everywhere(self):
+        rows = [measured(torch=3.0), measured("vit", torch=12.0, private=3.0)]
+        text = step_results.summary([{"processor": CPU, "rows": rows}])
+        self.assertIn("| PyTorch/private, f32 | ≥1 | **2.00 (1.00)** |", text)
+        self.assertIn("| private/ordinary, f32 | ≤1.15, small 1.4 | 1.50 (1.50) |", text)
+        self.assertNotIn("Opacus", text)
+
+    def test_goals_depend_on_what_is_measured_and_on_the_instructions(self):
+        small = measured(ordinary=0.5, private=0.7)
+        self.assertTrue(step_results.reached("private / ordinary", small, []))
+        self.assertFalse(step_results.reached("private / ordinary", measured(ordinary=5, private=7), []))
+        row = measured(precision="bf16") | {"ratios": {"private bf16 / f32": 0.6, "PyTorch / private": 0.95, "PyTorch / ordinary": 1.05}}
+        self.assertTrue(step_results.reached("private bf16 / f32", row, ["avx512_bf16"]))
+        self.assertFalse(step_results.reached("private bf16 / f32", row, ["avx512_bf16", "amx_bf16"]))
+        self.assertTrue(step_results.reached("PyTorch / private", row, []))
+        self.assertFalse(step_results.reached("PyTorch / private", row | {"precision": "f32"}, []))
+        self.assertFalse(step_results.reached("PyTorch / ordinary", row, []))
+
+    def test_the_plot_is_well_formed_and_holds_every_side(self):
+        result = {"processor": CPU, "rows": [measured(torch=4.0), measured(batch=16), measured(batch=16, precision="bf16")]}
+        titles = xml.dom.minidom.parseString(step_results.figure(result)).getElementsByTagName("title")
+        self.assertEqual(sum(": " in title.firstChild.data for title in titles), 4)
+
+
+class Processors(unittest.TestCase):
+    INTEL = ("processor\t: 0\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) Platinum 8488C\n"
+             "flags\t\t: avx2 sse amx_bf16 avx512f\n\n")
+    AMD = ("processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9R14 96-Core Processor\n"
+           "flags\t\t: avx2\n\nprocessor\t: 1\n")
+
+    def test_name_and_instruction_sets_are_read(self):
+        intel, amd = processor.described(self.INTEL), processor.described(self.AMD)
+        self.assertEqual((intel["name"], intel["instructions"]), ("Intel Xeon Platinum 8488C", ["avx2", "avx512f", "amx_bf16"]))
+        self.assertEqual((amd["name"], amd["family"], amd["instructions"]), ("AMD EPYC 9R14 96-Core", "25", ["avx2"]))
+        self.assertEqual(processor.slug(intel), "intel-xeon-platinum-8488c-6-143-amx-bf16")
+        self.assertTrue(processor.slug(processor.described("Processor\t: another kind\n")))
+
+    def test_threads_have_cores_of_their_own(self):
+        usable = os.sched_getaffinity(0)
+        self.assertEqual(set(processor.cores(1000)), usable)
+        self.assertEqual(len(processor.cores(1)), 1)
+
+    def test_the_busy_cores_are_counted(self):
+        self.assertGreaterEqual(processor.busy_cores(0.05), 0)
+        self.assertLessEqual(processor.busy_cores(0.05), os.cpu_count() + 1)
+
+
 class Tables(unittest.TestCase):
-    def test_steps_have_a_row_without_peers_too(self):
-        case = {"model": "mnist", "batch": 64, "floor_ms": 1.0, "ms": {"ordinary": 2.0, "private": 3.0},
-                "ratios": [1.5, 1.25, None, None, None]}
-        ceilings = {"threads": 2, "unit": "AVX2", "fma_gflops": 100.0, "triad_gbytes": 10.0}
-        rows = compare_peers.table(ceilings, [case]).splitlines()
-        self.assertEqual(rows[-2], "| mnist | 64 | 1.000 | 0.50 | 2.000 | 3.000 | - | - | 1.50 | 1.25 | - | - | - |")
-        xml.dom.minidom.parseString(compare_peers.plot({"title": "Steps", "about": "2 threads", "sides": list(compare_peers.SHOWN),
-                                                    "labels": True, "cases": [case]}))
+    def test_two_builds_have_the_median_of_their_rounds(self):
+        pairs = [(10.0, 5.0), (20.0, 8.0), (10.0, 6.0)]
+        rows = compare_builds.table([("mnist, 64, f32", mode, pairs, [(100, 90)] * 3) for mode in ("ordinary", "flat")]).splitlines()
+        self.assertEqual(rows[2], "| mnist, 64, f32 | ordinary | 10.000 | 6.000 | 0.500 | 0.40 to 0.60 | 0.90 |")
+        self.assertEqual(rows[-1], "| geometric mean | private | | | 0.500 | | 0.90 |")
 
     def test_products_have_the_median_of_their_rounds(self):
         lines = [{"what": "gemm", "gflops": g, "fraction": f} for g, f in ((90, 0.7), (120, 0.9), (100, 0.79))]

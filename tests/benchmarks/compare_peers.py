@@ -1,170 +1,250 @@
 #!/usr/bin/env python3
-"""Compares our training steps with peers' and with the floor that the machine sets.
+"""Compares our training steps, ordinary and private, with those of PyTorch, Opacus and fastDP.
 
-Runs bench_steps and, where it is given, a program that times peers, in turn: one process of each
-for every case and round, so that other load of the machine meets all sides. Figures are medians
-over rounds of the ratios within a round. The peers' program takes --models, --modes, --batches,
---threads, --seconds and --max-steps and prints JSON lines with model, mode, batch and ms_per_step; its mode
-"torch" is ordinary training, and the fastest of its modes that begin with "opacus" is taken. Peers
-run with an allocator that keeps its memory, without which they take up to twice the time. Our own
-steps are checked before they are timed (bench_steps).
+Runs bench_steps and peers.py in turn, a process of each for every case and round. First both sides are compared: our steps
+with their samples alone (bench_steps --check), PyTorch's network, loss and gradients with ours, and each private peer's sum
+of clipped gradients (peers.py). A peer that is missing, fails or computes something else is named, and the others go on.
+Figures are medians over the rounds, ratios medians of the ratios within a round. Private peers, many times slower, run in
+the first round alone; of Opacus' modes and of PyTorch's layouts of images the fastest counts. Peers run with an allocator
+that keeps its memory, without which they take up to twice the time.
 
-  compare_peers.py BUILD                              our side alone
-  compare_peers.py BUILD --peers SCRIPT --python PYTHON --document docs/appendix/experiments.md
+  compare_peers.py BUILD                                              all of it; PyTorch where this Python has it
+  compare_peers.py BUILD --python PYTHON --models vit --batches 16    some of it; another Python
+  compare_peers.py --pages                                            writes tables and plots of the pages anew
 
-With --document the table and the plot are written into the file, between its lines
-"<!-- steps -->" and "<!-- end of steps -->", and beside it.
+PyTorch's threads wait in loops: a second program makes its steps up to twenty times slower. So this one ends where others
+use the processor; --anyway goes on, with threads that sleep while they wait, and keeps no result. Rows are stored, after
+each case, in the processor's file in --results (step_results.py).
 """
 import argparse
+import datetime
 import json
-import math
 import pathlib
 import statistics
+import subprocess
 import sys
+import tempfile
+import time
 
-from drawing import LogAxis, dot, legend, line, svg, text
-from pages import add_measuring, cell, json_lines, write_between
+import peer_private
+import processor
+import step_results
+from pages import json_lines
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs/benchmarks"
 # Makes the allocator of glibc keep freed memory.
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-MODELS = ["logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"]
+PLAIN = ("ordinary", "channels_last")
+MAX_WAIT = 60  # seconds, for others to end
+
+
+def words(text):
+    return [word for word in text.split(",") if word]
+
+
+def add_cases(p, batches, rounds):
+    """The options that say which steps are timed, and for how long."""
+    p.add_argument("--models", type=words, default=list(step_results.NETWORKS), help="default: all networks of the tables")
+    p.add_argument("--batches", type=words, default=batches, help=f"default: {','.join(batches)}")
+    p.add_argument("--precision", type=words, default=list(step_results.PRECISIONS), help="f32, bf16; default: both")
+    p.add_argument("--threads", type=int, default=2, help="default: %(default)s")
+    p.add_argument("--rounds", type=int, default=rounds, help="default: %(default)s")
+    p.add_argument("--seconds", type=float, default=0.5, help="timed work in each process and mode; default: %(default)s")
+    p.add_argument("--anyway", action="store_true", help="goes on beside other work, and keeps no result")
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/benchmarks/bench_steps and tests/benchmarks/bench_roofline")
-    p.add_argument("--peers", help="the peers' program")
-    p.add_argument("--python", default=sys.executable, help="what runs it")
-    p.add_argument("--peer-modes", default="torch,opacus-hooks,opacus-functorch,opacus-ew,opacus-ghost,opacus-fgc")
-    p.add_argument("--models", default=",".join(MODELS))
-    p.add_argument("--batches", default="64,256,512")
-    p.add_argument("--seconds", type=float, default=1.0, help="timed work in each process and mode")
-    p.add_argument("--max-steps", type=int, default=10000, help="and so many steps at most")
-    add_measuring(p, threads=2)
-    return p.parse_args()
+    p.add_argument("build", type=pathlib.Path, nargs="?", help="build folder, with tests/benchmarks/bench_steps")
+    p.add_argument("--python", default=sys.executable, help="runs the peers; default: this Python")
+    p.add_argument("--peer-modes", type=words, default=["ordinary", *peer_private.MODES],
+                   help="ordinary (PyTorch), hooks, ew, ghost (Opacus), fastdp; empty: no peers; default: all")
+    p.add_argument("--results", type=pathlib.Path, default=RESULTS, help="folder of results; default: docs/benchmarks")
+    p.add_argument("--pages", action="store_true", help="measures nothing unless BUILD is given; writes pages from the results")
+    add_cases(p, ["16", "64"], 2)
+    args = p.parse_args()
+    for name, given, known in (("peer-modes", args.peer_modes, ("ordinary", *peer_private.MODES)),
+                               ("precision", args.precision, step_results.PRECISIONS)):
+        if unknown := sorted(set(given) - set(known)):
+            p.error(f"--{name}: not known: {', '.join(unknown)}")
+    if not args.build and not args.pages:
+        p.error("BUILD or --pages says what is wanted")
+    return args
 
 
-def one_round(args, model, batch):
-    """The milliseconds of a step of each side, and the peak of memory of our steps."""
-    case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds), "--max-steps",
-            str(args.max_steps)]
-    found = {}
-    for line in json_lines([args.build / "tests/benchmarks/bench_steps", *case, "--modes", "ordinary,flat", "--check"],
-                           args.threads):
-        found[{"ordinary": "ordinary", "flat": "private"}[line["mode"]]] = line["ms_per_step"]
-        found[line["mode"] + " bytes"] = line["peak_bytes"]
-    if args.peers:
-        peers = [args.python, args.peers, *case, "--modes", args.peer_modes, "--threads", str(args.threads)]
-        for line in json_lines(peers, args.threads, **KEEPING):
-            if "error" in line:
-                continue
-            if line["mode"] == "torch":
-                found["torch"] = line["ms_per_step"]
-            elif line["mode"].startswith("opacus"):
-                found["opacus"] = min(line["ms_per_step"], found.get("opacus", math.inf))
+def say(message):
+    print(message, file=sys.stderr, flush=True)
+
+
+def refuse_beside_others(anyway):
+    """Ends the program where others use the processor."""
+    busy = processor.busy_cores()
+    if busy > processor.IDLE:
+        if not anyway:
+            sys.exit(f"{busy:.1f} cores are used by others, and no time would mean anything: end them, or wait, or --anyway")
+        say(f"{busy:.1f} cores are used by others: read ratios at most; nothing is stored")
+
+
+def others(anyway):
+    """The cores that others use, after a while in which they may end."""
+    end = time.monotonic() + (0 if anyway else MAX_WAIT)
+    while (busy := processor.busy_cores(0.3)) > processor.IDLE and time.monotonic() < end:
+        pass
+    return busy
+
+
+def waiting(args):
+    """How threads wait: in loops, as PyTorch's do by default, unless others need the processor."""
+    return {"OMP_WAIT_POLICY": "PASSIVE"} if args.anyway else {}
+
+
+def timed(build, args, model, batch, precision, *more):
+    """The lines of bench_steps, by mode."""
+    command = [build / "tests/benchmarks/bench_steps", "--models", model, "--batches", batch, "--precision", precision, "--seconds",
+               str(args.seconds), "--max-steps", "10000", "--warmup", "2", "--min-steps", "3", "--modes", "ordinary,flat", *more]
+    return {line["mode"]: line for line in json_lines(command, args.threads)}
+
+
+class Peers:
+    """peers.py, for networks that compute what ours do."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder, self.same, self.versions, self.told, self.missing = args, folder, set(), {}, set(), set()
+        if not args.peer_modes:
+            return
+        json_lines([args.build / "tests/benchmarks/bench_steps", "--write", folder, "--models", ",".join(args.models)], args.threads)
+        lines = self.run([], "--models", ",".join(args.models))
+        if not lines:
+            say(f"no PyTorch in {args.python}: our steps alone are timed")
+        for line in lines:
+            if line["same"]:
+                self.same.add(line["model"])
+            else:
+                self.tell(f"{line['model']}: PyTorch's network is not timed, it is not ours: {line['why']}")
+
+    def tell(self, message):
+        if message not in self.told:
+            self.told.add(message)
+            say(message)
+
+    def fail(self, line):
+        """Names what failed; a mode whose package is missing is not asked for again."""
+        if "No module named" in line["failed"]:
+            self.tell(f"{line['mode']}: {line['failed']}: left out")
+            self.missing.add(line["mode"])
+        else:
+            self.tell(f"{line['model']}, {line['mode']}: {line['failed']}")
+
+    def run(self, cases, *more):
+        path = self.folder / "cases.txt"
+        path.write_text("\n".join(cases) + "\n", encoding="utf-8")
+        command = [self.args.python, pathlib.Path(__file__).with_name("peers.py"), "--device", "cpu", "--reference", self.folder, "--cases",
+                   path, "--warmup", "1", "--steps", "1", "--seconds", str(self.args.seconds), *more]
+        return json_lines(command, self.args.threads, (0, 1), **KEEPING, **waiting(self.args))
+
+    def times(self, model, batch, first):
+        """Milliseconds of each side by precision, {"f32": {"torch": ..., "opacus": ...}}; of private ones in the first round."""
+        found = {precision: {} for precision in self.args.precision}
+        plain = PLAIN if "ordinary" in self.args.peer_modes else ()
+        private = [mode for mode in self.args.peer_modes if mode in peer_private.MODES and mode not in self.missing] if first else []
+        for modes, more in ((plain, ["--checked"]), (private, [])):
+            cases = [f"{model} {batch} {precision} {','.join(modes)}" for precision in found if modes is plain or precision == "f32"]
+            for line in self.run(cases, *more) if modes and cases and model in self.same else []:
+                if "failed" in line:
+                    self.fail(line)
+                elif "mode" in line:
+                    self.versions[line["by"]] = line["version"]
+                    times = found[line["precision"]]
+                    times[line["by"]] = min(line["ms_per_step"], times.get(line["by"], line["ms_per_step"]))
+        return found
+
+
+def one_round(args, peers, model, batch, first):
+    """The times of each side and the peaks of our steps, by precision."""
+    found = peers.times(model, batch, first)
+    for precision, sides in found.items():
+        lines = timed(args.build, args, model, batch, precision, *(["--check"] if first else []))
+        for side, mode in (("ordinary", "ordinary"), ("private", "flat")):
+            sides |= {side: lines[mode]["ms_per_step"], f"{side} MiB": lines[mode]["peak_bytes"] / 2**20}
+    if len(found) == 2:
+        found["bf16"]["private f32"] = found["f32"]["private"]
     return found
 
 
-def floor_ms(args, model, batch, ceilings):
-    """The minimum time of our ordinary step: each kernel is bounded by its operations or its bytes."""
-    command = [args.build / "tests/benchmarks/bench_steps", "--models", model, "--batches", str(batch), "--modes", "ordinary",
-               "--seconds", "0", "--profile"]
+def ceilings(args):
+    """Multiply-adds and bytes of the machine in a second, where bench_roofline knows its instructions."""
+    program = args.build / "tests/benchmarks/bench_roofline"
+    return next(iter(json_lines([program, str(args.threads)], args.threads, (0, 1))), None) if program.exists() else None
+
+
+def floor_ms(args, model, batch, machine):
+    """The least time of our ordinary step in f32: each kernel is bounded by its operations or its bytes."""
+    command = [args.build / "tests/benchmarks/bench_steps", "--models", model, "--batches", batch, "--modes", "ordinary", "--seconds",
+               "0", "--warmup", "1", "--min-steps", "1", "--profile"]
     line = json_lines(command, args.threads)[0]
-    return sum(max(k["flops"] / ceilings["fma_gflops"], k["bytes"] / ceilings["triad_gbytes"]) for k in line["kernels"]) * 1e-6
+    return sum(max(k["flops"] / machine["fma_gflops"], k["bytes"] / machine["triad_gbytes"]) for k in line["kernels"]) * 1e-6
 
 
-def ratio(rounds, above, below):
-    values = [r[above] / r[below] for r in rounds if above in r and below in r]
-    return statistics.median(values) if values else None
+def significant(values):
+    return {name: float(f"{value:.4g}") for name, value in values.items()}
 
 
-RATIOS = [("private", "ordinary"), ("flat bytes", "ordinary bytes"), ("opacus", "private"), ("torch", "private"),
-          ("torch", "ordinary")]
-TITLES = ["private / ordinary", "memory, private / ordinary", "Opacus / private", "PyTorch / private", "PyTorch / ordinary"]
+def source(args):
+    """Where the figures of a row come from."""
+    git = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"]
+    told = subprocess.run(git, capture_output=True, text=True, check=False)
+    command = (f"compare_peers.py build --models {','.join(args.models)} --batches {','.join(args.batches)} --precision "
+               f"{','.join(args.precision)} --rounds {args.rounds} --seconds {args.seconds:g}")
+    return {"date": datetime.date.today().isoformat(), "commit": told.stdout.strip() or "unknown", "command": command}
+
+
+def rows_of(args, peers, model, batch, machine):
+    """The rows of a network and batch, one for each precision."""
+    busy, rounds = [], []
+    for number in range(args.rounds):
+        busy.append(others(args.anyway))
+        rounds.append(one_round(args, peers, model, batch, number == 0))
+    for precision in args.precision:
+        mine = [one[precision] for one in rounds]
+        medians = {side: statistics.median(one[side] for one in mine if side in one) for side in {side for one in mine for side in one}}
+        row = {"model": model, "batch": int(batch), "precision": precision, "threads": args.threads, "rounds": args.rounds, **source(args),
+               "peers": dict(peers.versions), "ms": significant({side: medians[side] for side in step_results.TIMES if side in medians}),
+               "mib": significant({side: medians[f"{side} MiB"] for side in ("ordinary", "private")}),
+               "ratios": significant(step_results.ratios(mine))}
+        if machine and precision == "f32":
+            row |= significant({"floor_ms": floor_ms(args, model, batch, machine)})
+        yield row | ({"busy": round(max(busy), 1)} if max(busy) > processor.IDLE else {})
 
 
 def measure(args):
-    ceilings = json_lines([args.build / "tests/benchmarks/bench_roofline", str(args.threads)], args.threads)[0]
-    cases = []
-    for model in args.models.split(","):
-        for batch in map(int, args.batches.split(",")):
-            rounds = [one_round(args, model, batch) for _ in range(args.rounds)]
-            sides = {side: statistics.median(r[side] for r in rounds) for side in
-                     ("ordinary", "private", "torch", "opacus") if all(side in r for r in rounds)}
-            case = dict(model=model, batch=batch, ms=sides, floor_ms=floor_ms(args, model, batch, ceilings),
-                        ratios=[ratio(rounds, *pair) for pair in RATIOS])
-            print(json.dumps(case), file=sys.stderr, flush=True)
-            cases.append(case)
-    return ceilings, cases
-
-
-def table(ceilings, cases):
-    lines = [f"Ceilings with {ceilings['threads']} threads, {ceilings['unit']}: {ceilings['fma_gflops']:.0f} GFLOP/s, "
-             f"{ceilings['triad_gbytes']:.0f} GB/s. Times in milliseconds; the floor is that of the ordinary step.", "",
-             "| network | batch | floor | floor / ordinary | ordinary | private | PyTorch | Opacus | " + " | ".join(TITLES) + " |",
-             "|---|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * len(TITLES)]
-    for case in cases:
-        times = [cell(case["ms"].get(side), 3) for side in ("ordinary", "private", "torch", "opacus")]
-        achieved = case["floor_ms"] / case["ms"]["ordinary"]
-        lines.append(f"| {case['model']} | {case['batch']} | {case['floor_ms']:.3f} | {achieved:.2f} | " + " | ".join(times) + " | "
-                     + " | ".join(cell(r) for r in case["ratios"]) + " |")
-    means = []
-    for k in range(len(RATIOS)):
-        values = [case["ratios"][k] for case in cases if case["ratios"][k]]
-        means.append(cell(statistics.geometric_mean(values) if values else None))
-    lines.append("| geometric mean | | | | | | | | " + " | ".join(means) + " |")
-    return "\n".join(lines)
-
-
-SHOWN = {"ordinary": "sotto, ordinary", "private": "sotto, private", "torch": "PyTorch, ordinary", "opacus": "Opacus, private",
-         "floor": "floor"}
-FLOOR = "floor: what an ordinary step would take if each kernel reached the machine's ceiling of operations or bytes"
-NETWORKS = {"logreg": "logistic regression", "ffnn": "two linear layers", "mnist": "MNIST network", "cifar10": "CIFAR-10 network",
-            "embed": "embedding network", "lstm": "LSTM network"}
-
-
-def plot(data):
-    """Times of all sides on a logarithmic axis, a row for each case, as SVG; no dot hides another side's."""
-    cases, names = data["cases"], {side: words for side, words in SHOWN.items() if side in data["sides"]}
-    left, width, top, apart = 196, 560, 104 if "floor" in names else 88, 13 if data["labels"] else 8
-    row = (apart + 2) * len(names)
-    bottom = top + row * len(cases)
-    axis = LogAxis([ms for case in cases for side, ms in case["ms"].items() if side in names], left, left + width)
-    out = [text(20, 26, data["title"], "t"), text(20, 46, data["about"], "s"), *legend(names, 30, top - 18, 144)]
-    if "floor" in names:
-        out.append(text(20, 64, FLOOR, "s"))
-    for tick in axis.ticks():
-        out += [line("grid", axis.at(tick), top, axis.at(tick), bottom), text(axis.at(tick), bottom + 18, f"{tick:g}", "s m")]
-    for k, case in enumerate(cases):
-        y = top + row * k
-        out += [line("grid", 20, y, left + width, y), text(20, y + row / 2 + 4, f'{NETWORKS[case["model"]]}, {case["batch"]}')]
-        for n, side in ((n, side) for n, side in enumerate(names) if side in case["ms"]):
-            at, height = axis.at(case["ms"][side]), y + row / 2 + apart * (n - (len(names) - 1) / 2)
-            out.append(dot(side, at, height, f'{names[side]}: {case["ms"][side]:g} ms'))
-            if data["labels"]:
-                out.append(text(at + 8, height + 4, f'{case["ms"][side]:.3g}' if case["ms"][side] < 1000 else f'{case["ms"][side]:,.0f}', "s o"))
-    out.append(text(left + width / 2, bottom + 38, "milliseconds of a step (log scale); beside each network the batch", "s m"))
-    return svg(left + width + 60, bottom + 54, data["title"], out, {"drawn_by": "compare_peers", **data})
-
-
-def processor():
-    names = (line.partition(": ")[2].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name"))
-    return next(names, "a CPU")
+    """The rows of all cases; each is stored as soon as it is known."""
+    refuse_beside_others(args.anyway)
+    machine, rows, start = processor.described(), [], time.monotonic()
+    say(f"{machine['name']} ({', '.join(machine['instructions'])}), {args.threads} threads")
+    with tempfile.TemporaryDirectory() as folder:
+        peers, roof = Peers(args, pathlib.Path(folder)), ceilings(args)
+        for model in args.models:
+            for batch in args.batches:
+                new = list(rows_of(args, peers, model, batch, roof))
+                kept = [] if args.anyway else [row for row in new if "busy" not in row]
+                if kept:
+                    step_results.store(args.results, machine, kept)
+                rows += new
+                for row in new:
+                    say(f"{time.monotonic() - start:.0f} s: {model}, {batch}, {row['precision']}: {json.dumps(row['ms'])}")
+    return rows
 
 
 def main():
     args = arguments()
-    ceilings, cases = measure(args)
-    text = table(ceilings, cases)
-    print(text)
-    if args.json:
-        args.json.write_text("".join(json.dumps(line) + "\n" for line in [ceilings, *cases]))
-    if args.document:
-        drawn = args.document.with_name("training_steps.svg")
-        shown = [{**case, "ms": {**case["ms"], "floor": case["floor_ms"]}} for case in cases]
-        drawn.write_text(plot({"title": "Milliseconds of a training step", "about": f"{args.threads} threads of {processor()}",
-                               "sides": list(SHOWN), "labels": False, "cases": shown}))
-        write_between(args.document, "steps", f"{text}\n\n![Milliseconds of a training step]({drawn.name})")
+    if args.build:
+        rows = measure(args)
+        print(step_results.table(rows))
+        if again := {f"{row['model']} {row['batch']}" for row in rows if "busy" in row and not args.anyway}:
+            say(f"not stored, others ran meanwhile: {', '.join(sorted(again))}")
+    if args.pages:
+        step_results.write_pages(ROOT)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ import pathlib
 import subprocess
 import sys
 
+import processor
+
+
 def add_measuring(parser, threads):
     """The options of every script that measures."""
     parser.add_argument("--threads", type=int, default=threads)
@@ -13,12 +16,14 @@ def add_measuring(parser, threads):
     parser.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
 
 
-def json_lines(command, threads, **environment):
-    """The JSON objects that a program prints, a line each. The program runs with `threads` threads and cores."""
+def json_lines(command, threads, accepted=(0, ), **environment):
+    """The JSON objects that a program prints, a line each. It runs with `threads` threads, on cores of their own."""
     numbers = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
-    cores = sorted(os.sched_getaffinity(0))[:threads]
+    cores = processor.cores(threads)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **numbers, **environment),
-                          check=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+                          check=False, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    if done.returncode not in accepted:
+        sys.exit(f"{command[0]}: failed with status {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

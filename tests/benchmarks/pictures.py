@@ -15,8 +15,8 @@ import sys
 import tempfile
 
 import accuracy_over_epsilon
-import compare_peers
 import scaling
+import step_results
 from drawing import LinearAxis, LogAxis, arrow, axes, box, dot, legend, line, polyline, svg, text
 
 PITCH = 214  # from box to box of a private step
@@ -288,7 +288,7 @@ PLOTTED = {"docs/tutorials/noise_over_batch.svg": noise_over_batch, "docs/how-to
 DRAWERS = {
     "accuracy_over_epsilon": accuracy_over_epsilon.picture,
     "scaling": scaling.figure,
-    "compare_peers": compare_peers.plot
+    "step_results": step_results.plot
 }
 
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Runs compare_peers.py and compare_builds.py with one tiny case, to see that they work; no time is judged.
+
+Usage: compare_test.py BUILD [unittest options]
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).parent
+BUILD = sys.argv.pop(1)
+TINY = ("--models", "logreg", "--batches", "4", "--rounds", "1", "--seconds", "0", "--threads", "1")
+
+
+def run(script, *arguments):
+    return subprocess.run([sys.executable, FOLDER / script, *arguments], capture_output=True, text=True, check=False)
+
+
+class Commands(unittest.TestCase):
+    def test_our_steps_are_compared_with_peers_that_are_here(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("compare_peers.py", BUILD, *TINY, "--peer-modes", "ordinary", "--anyway", "--results", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [], "results beside other work are not stored")
+        rows = [line.split(" | ") for line in done.stdout.splitlines()]
+        self.assertIn("private / ordinary", rows[0])
+        for precision, row in zip(("f32", "bf16"), rows[2:4]):
+            self.assertTrue(row[0].startswith("| logreg"))
+            self.assertEqual((len(row), row[1:3]), (len(rows[0]), ["4", precision]))
+        self.assertEqual("PyTorch, ms" in rows[0], "no PyTorch" not in done.stderr, done.stderr)
+
+    def test_two_builds_are_compared(self):
+        done = run("compare_builds.py", BUILD, BUILD, *TINY, "--precision", "f32", "--anyway")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line.rsplit(" | ", 1)[0].count("|") for line in done.stdout.splitlines()[2:]], [6] * 4)
+
+    def test_what_cannot_be_asked_is_refused(self):
+        for options, why in (((), "BUILD or --pages"), ((BUILD, "--peer-modes", "fast"), "--peer-modes: not known: fast"),
+                             ((BUILD, "--precision", "f64"), "--precision: not known: f64")):
+            done = run("compare_peers.py", *options)
+            self.assertEqual((done.returncode, why in done.stderr), (2, True), done.stderr)
+        done = run("compare_peers.py", "/nowhere", *TINY, "--anyway")
+        self.assertEqual((done.returncode, "/nowhere" in done.stderr), (1, True), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
