@@ -245,7 +245,7 @@ class Results(unittest.TestCase):
         rows = [measured(torch=3.0), measured("vit", torch=12.0, private=3.0)]
         text = step_results.summary([{"processor": CPU, "rows": rows}])
         self.assertIn("| PyTorch/private, f32 | ≥1 | **2.00 (1.00)** |", text)
-        self.assertIn("| private/ordinary, f32 | ≤1.15, small 1.4 | 1.50 (1.50) |", text)
+        self.assertIn("| private/ordinary | ≤1.15, small 1.4 | 1.50 (1.50) |", text)
         self.assertNotIn("Opacus", text)
 
     def test_goals_depend_on_what_is_measured_and_on_the_instructions(self):

@@ -107,19 +107,21 @@ def timed(build, args, model, batch, precision, *more):
 
 
 class Peers:
-    """peers.py, for networks that compute what ours do."""
+    """peers.py, for networks that compute what ours do: `errors` has those, with both sides' errors in bf16."""
 
     def __init__(self, args, folder):
-        self.args, self.folder, self.same, self.versions, self.told, self.missing = args, folder, set(), {}, set(), set()
+        self.args, self.folder, self.errors, self.versions, self.told, self.missing = args, folder, {}, {}, set(), set()
         if not args.peer_modes:
             return
-        json_lines([args.build / "tests/benchmarks/bench_steps", "--write", folder, "--models", ",".join(args.models)], args.threads)
-        lines = self.run([], "--models", ",".join(args.models))
+        for precision in step_results.PRECISIONS:
+            json_lines([args.build / "tests/benchmarks/bench_steps", "--write", folder / precision, "--models", ",".join(args.models),
+                        "--precision", precision], args.threads)
+        lines = self.run([], "--models", ",".join(args.models), "--rounded", folder / "bf16")
         if not lines:
             say(f"no PyTorch in {args.python}: our steps alone are timed")
         for line in lines:
             if line["same"]:
-                self.same.add(line["model"])
+                self.errors[line["model"]] = {"private error": line["our bf16 error"], "torch error": line["bf16 error"]}
             else:
                 self.tell(f"{line['model']}: PyTorch's network is not timed, it is not ours: {line['why']}")
 
@@ -139,18 +141,18 @@ class Peers:
     def run(self, cases, *more):
         path = self.folder / "cases.txt"
         path.write_text("\n".join(cases) + "\n", encoding="utf-8")
-        command = [self.args.python, pathlib.Path(__file__).with_name("peers.py"), "--device", "cpu", "--reference", self.folder, "--cases",
-                   path, "--warmup", "1", "--steps", "1", "--seconds", str(self.args.seconds), *more]
+        command = [self.args.python, pathlib.Path(__file__).with_name("peers.py"), "--device", "cpu", "--reference",
+                   self.folder / "f32", "--cases", path, "--warmup", "1", "--steps", "1", "--seconds", str(self.args.seconds), *more]
         return json_lines(command, self.args.threads, (0, 1), **KEEPING, **waiting(self.args))
 
     def times(self, model, batch, first):
         """Milliseconds of each side by precision, {"f32": {"torch": ..., "opacus": ...}}; of private ones in the first round."""
-        found = {precision: {} for precision in self.args.precision}
+        found = {precision: dict(self.errors.get(model, {}) if precision == "bf16" else {}) for precision in self.args.precision}
         plain = PLAIN if "ordinary" in self.args.peer_modes else ()
         private = [mode for mode in self.args.peer_modes if mode in peer_private.MODES and mode not in self.missing] if first else []
         for modes, more in ((plain, ["--checked"]), (private, [])):
             cases = [f"{model} {batch} {precision} {','.join(modes)}" for precision in found if modes is plain or precision == "f32"]
-            for line in self.run(cases, *more) if modes and cases and model in self.same else []:
+            for line in self.run(cases, *more) if modes and cases and model in self.errors else []:
                 if "failed" in line:
                     self.fail(line)
                 elif "mode" in line:

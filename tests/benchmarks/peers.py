@@ -41,6 +41,8 @@ def words(text):
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--reference", type=pathlib.Path, help="the folder of bench_steps --write")
+    p.add_argument("--rounded", type=pathlib.Path,
+                   help="that of bench_steps --write --precision bf16: says how far each side's sum in bf16 is from that in f32")
     p.add_argument("--kernels", action="store_true", help="times the kernels of bench_gpu")
     p.add_argument("--device", default="cuda", help="default: %(default)s")
     p.add_argument("--cases", type=pathlib.Path, default=CASES, help="default: gpu_cases.txt beside this program")
@@ -167,8 +169,18 @@ def too_far(off):
     return ", ".join(f"{what} {value:.3g} > {MOST[what]}" for what, value in off.items() if not value <= MOST[what])
 
 
-def same_function(torch, networks, name, reference, device):
+def errors_in_bf16(torch, networks, model, reference, rounded):
+    """How far our and PyTorch's clipped sums in bf16 are from ours in f32, whatever their lengths."""
+    x, y = reference.batch(next(model.parameters()).device)
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        theirs = clipped_sum(torch, networks, model, x, y, float(reference.facts["clip_bound"]))
+    return {"our bf16 error": sums_apart(reference, rounded.of("clipped"))["clipped"],
+            "bf16 error": sums_apart(reference, theirs)["clipped"]}
+
+
+def same_function(torch, networks, name, reference, options):
     """True, and a line, if the network computes what the reference says."""
+    device = options.device
     model = networks.NETWORKS[name]().to(device)
     parameters = sum(p.numel() for p in model.parameters())
     ours = sum(value.numel() for value in reference.of("parameters").values())
@@ -178,6 +190,8 @@ def same_function(torch, networks, name, reference, device):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         off, worst = compared(torch, networks, model, reference)
     wrong = too_far(off)
+    if options.rounded and not wrong:
+        off |= errors_in_bf16(torch, networks, model, reference, Reference(torch, options.rounded / f"{name}.safetensors"))
     line |= {"same": not wrong} | {what: float(f"{value:.3g}") for what, value in off.items()}
     say(**line | ({"why": wrong, "worst": worst} if wrong else {}))
     return not wrong
@@ -276,7 +290,7 @@ def steps(torch, options):
     for name in dict.fromkeys(options.models or [case[0] for case in wanted]):
         try:
             references[name] = Reference(torch, options.reference / f"{name}.safetensors")
-            same[name] = options.checked or same_function(torch, networks, name, references[name], options.device)
+            same[name] = options.checked or same_function(torch, networks, name, references[name], options)
         except Exception as error:  # the others are compared nevertheless
             say(by="torch", model=name, same=False, why=told(error))
             same[name] = False

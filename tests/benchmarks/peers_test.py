@@ -38,8 +38,8 @@ class Peers(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.folder = pathlib.Path(place.name)
 
-    def write(self, *models, device="cpu"):
-        command = [STEPS, "--write", self.folder, "--models", ",".join(models), "--device", device]
+    def write(self, *models, device="cpu", folder=".", precision="f32"):
+        command = [STEPS, "--write", self.folder / folder, "--models", ",".join(models), "--device", device, "--precision", precision]
         return json_lines(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def run_peers(self, *cases, options=(), **environment):
@@ -72,11 +72,10 @@ class Peers(unittest.TestCase):
         self.assertEqual(shapes["norms"], dict.fromkeys(shapes["parameters"], [1]))
         self.assertEqual(line["parameters"], sum(a * b for a, b in ((*shape, 1)[:2] for shape in shapes["parameters"].values())))
 
-    def test_only_f32_is_written(self):
-        done = subprocess.run([STEPS, "--write", self.folder / "none", "--models", "mnist", "--precision", "bf16"],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, "--write" in done.stderr), (1, True))
-        self.assertFalse((self.folder / "none").exists())
+    def test_16_bits_are_written_too_and_are_near_f32(self):
+        f32, bf16 = (self.write("mnist", precision=precision)[0]["loss"] for precision in ("f32", "bf16"))
+        self.assertNotEqual(f32, bf16)
+        self.assertAlmostEqual(f32, bf16, delta=0.01 * f32)
 
     def test_the_table_of_cases_is_one_that_both_sides_can_read(self):
         cases = [line.split() for line in (FOLDER / "gpu_cases.txt").read_text().splitlines() if not line.startswith("#")]
@@ -121,6 +120,17 @@ class Peers(unittest.TestCase):
         self.write(*SMALL[:-1], device="cuda")
         done, same, _ = self.run_peers(options=["--models", ",".join(SMALL[:-1])])
         self.assertEqual((done.returncode, [line["same"] for line in same]), (0, [True] * 4), done.stdout + done.stderr)
+
+    @needs_torch
+    def test_errors_in_bf16_are_those_of_the_sums(self):
+        self.write("gpt2-tiny")
+        self.write("gpt2-tiny", folder="rounded", precision="bf16")
+        _, [line], _ = self.run_peers(options=["--models", "gpt2-tiny", "--rounded", self.folder / "rounded"])
+        for name in ("our bf16 error", "bf16 error"):
+            self.assertGreater(line[name], 1e-4)
+            self.assertLess(line[name], 0.1)
+        _, [line], _ = self.run_peers(options=["--models", "gpt2-tiny", "--rounded", self.folder])
+        self.assertLess(line["our bf16 error"], 1e-6)
 
     @needs_torch
     def test_a_network_that_computes_something_else_is_not_timed(self):

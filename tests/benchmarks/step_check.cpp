@@ -113,11 +113,11 @@ double step_error(nn::Module& model, const models::Entry& entry, const models::E
 }
 
 double write_reference(const std::string& path, nn::Module& model, const models::Entry& entry,
-                       const models::Examples& samples, double clip_bound) {
+                       const models::Examples& samples, Dtype precision, double clip_bound) {
   const auto count = static_cast<double>(samples.inputs.size(0));
-  const Step step = ordinary_step(model, entry, samples, Dtype::f32);
+  const Step step = ordinary_step(model, entry, samples, precision);
   Clipper clipper(flat_group(model.parameters(), clip_bound), {}, ClipPasses::one);
-  const Sums clipped = private_sums(model, entry, samples, Dtype::f32, clipper);
+  const Sums clipped = private_sums(model, entry, samples, precision, clipper);
   TensorFile file{.tensors = {{"inputs", samples.inputs}, {"labels", samples.labels}}};
   for (const auto& [name, parameter] : model.named_parameters()) {
     file.tensors["parameters/" + name] = parameter->value;

@@ -25,9 +25,9 @@ double step_error(nn::Module& model, const models::Entry& entry, const models::E
 // Writes a safetensors file: the samples as `inputs` and `labels`; of each parameter its value as
 // `parameters/NAME`, the norm of the gradient of the samples' mean loss as `norms/NAME`, and the
 // sum of the samples' gradients, each clipped to `clip_bound` over all parameters, as
-// `clipped/NAME`, all computed in f32; and as metadata `loss`, that mean, and `clip_bound`. Returns
-// the loss.
+// `clipped/NAME`, all computed in `precision`; and as metadata `loss`, that mean, and `clip_bound`.
+// Returns the loss.
 double write_reference(const std::string& path, nn::Module& model, const models::Entry& entry,
-                       const models::Examples& samples, double clip_bound);
+                       const models::Examples& samples, Dtype precision, double clip_bound);
 
 }  // namespace sotto

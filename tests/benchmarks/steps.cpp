@@ -164,7 +164,8 @@ class Ordinary final : public Training {
   }
   // Returns the loss of what it writes: write_reference().
   double write(const std::string& path) {
-    return write_reference(path, *model_, entry_, first_samples(), EngineOptions().clip_bound);
+    return write_reference(path, *model_, entry_, first_samples(), precision_,
+                           EngineOptions().clip_bound);
   }
 
  private:
@@ -343,8 +344,7 @@ int run(const Options& options) {
   use_tf32(options.tf32());
   check(!options.profile || options.device == "cpu",
         "--profile: times of kernels are measured on the CPU only, not on {}", options.device);
-  check(options.write.empty() || options.precision == "f32",
-        "--write: what is written is computed in f32, not in {}", options.precision);
+  check(options.write.empty() || !options.tf32(), "--write: nothing is written in tf32");
   for (const std::string& model : options.models) {
     const models::Entry entry = models::entry_of_any(model);
     if (!options.write.empty()) {
