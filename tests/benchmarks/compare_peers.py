@@ -13,8 +13,9 @@ that keeps its memory, without which they take up to twice the time.
   compare_peers.py --pages                                            writes tables and plots of the pages anew
 
 PyTorch's threads wait in loops: a second program makes its steps up to twenty times slower. So this one ends where others
-use the processor; --anyway goes on, with threads that sleep while they wait, and keeps no result. Rows are stored, after
-each case, in the processor's file in --results (step_results.py).
+use the processor; --anyway goes on, with threads that sleep while they wait. Rows are stored, after each case, in the
+processor's file in --results, with its plot (step_results.py); those that were measured beside other work are stored only
+where --results names a folder, and say so.
 """
 import argparse
 import datetime
@@ -51,7 +52,7 @@ def add_cases(p, batches, rounds):
     p.add_argument("--threads", type=int, default=2, help="default: %(default)s")
     p.add_argument("--rounds", type=int, default=rounds, help="default: %(default)s")
     p.add_argument("--seconds", type=float, default=0.5, help="timed work in each process and mode; default: %(default)s")
-    p.add_argument("--anyway", action="store_true", help="goes on beside other work, and keeps no result")
+    p.add_argument("--anyway", action="store_true", help="goes on beside other work")
 
 
 def arguments():
@@ -60,7 +61,7 @@ def arguments():
     p.add_argument("--python", default=sys.executable, help="runs the peers; default: this Python")
     p.add_argument("--peer-modes", type=words, default=["ordinary", *peer_private.MODES],
                    help="ordinary (PyTorch), hooks, ew, ghost (Opacus), fastdp; empty: no peers; default: all")
-    p.add_argument("--results", type=pathlib.Path, default=RESULTS, help="folder of results; default: docs/benchmarks")
+    p.add_argument("--results", type=pathlib.Path, help="folder of results; default: docs/benchmarks")
     p.add_argument("--pages", action="store_true", help="measures nothing unless BUILD is given; writes pages from the results")
     add_cases(p, ["16", "64"], 2)
     args = p.parse_args()
@@ -83,7 +84,7 @@ def refuse_beside_others(anyway):
     if busy > processor.IDLE:
         if not anyway:
             sys.exit(f"{busy:.1f} cores are used by others, and no time would mean anything: end them, or wait, or --anyway")
-        say(f"{busy:.1f} cores are used by others: read ratios at most; nothing is stored")
+        say(f"{busy:.1f} cores are used by others: read ratios at most")
 
 
 def others(anyway):
@@ -202,7 +203,7 @@ def source(args):
 
 
 def rows_of(args, peers, model, batch, machine):
-    """The rows of a network and batch, one for each precision."""
+    """The rows of a network and batch, one for each precision, without their source."""
     busy, rounds = [], []
     for number in range(args.rounds):
         busy.append(others(args.anyway))
@@ -210,7 +211,7 @@ def rows_of(args, peers, model, batch, machine):
     for precision in args.precision:
         mine = [one[precision] for one in rounds]
         medians = {side: statistics.median(one[side] for one in mine if side in one) for side in {side for one in mine for side in one}}
-        row = {"model": model, "batch": int(batch), "precision": precision, "threads": args.threads, "rounds": args.rounds, **source(args),
+        row = {"model": model, "batch": int(batch), "precision": precision, "threads": args.threads, "rounds": args.rounds,
                "peers": dict(peers.versions), "ms": significant({side: medians[side] for side in step_results.TIMES if side in medians}),
                "mib": significant({side: medians[f"{side} MiB"] for side in ("ordinary", "private")}),
                "ratios": significant(step_results.ratios(mine))}
@@ -222,17 +223,18 @@ def rows_of(args, peers, model, batch, machine):
 def measure(args):
     """The rows of all cases; each is stored as soon as it is known."""
     refuse_beside_others(args.anyway)
-    machine, rows, start = processor.described(), [], time.monotonic()
+    # Before a result changes the tree.
+    machine, origin, rows, start = processor.described(), source(args), [], time.monotonic()
     say(f"{machine['name']} ({', '.join(machine['instructions'])}), {args.threads} threads")
     with tempfile.TemporaryDirectory() as folder:
         peers, roof = Peers(args, pathlib.Path(folder)), ceilings(args)
         for model in args.models:
             for batch in args.batches:
-                new = list(rows_of(args, peers, model, batch, roof))
-                kept = [] if args.anyway else [row for row in new if "busy" not in row]
-                if kept:
-                    step_results.store(args.results, machine, kept)
+                new = [row | origin for row in rows_of(args, peers, model, batch, roof)]
                 rows += new
+                if kept := [row for row in new if args.results or not (args.anyway or "busy" in row)]:
+                    path = step_results.store(args.results or RESULTS, machine, kept)
+                    path.with_suffix(".svg").write_text(step_results.figure(step_results.read(path)), encoding="utf-8")
                 for row in new:
                     say(f"{time.monotonic() - start:.0f} s: {model}, {batch}, {row['precision']}: {json.dumps(row['ms'])}")
     return rows
@@ -243,7 +245,7 @@ def main():
     if args.build:
         rows = measure(args)
         print(step_results.table(rows))
-        if again := {f"{row['model']} {row['batch']}" for row in rows if "busy" in row and not args.anyway}:
+        if again := {f"{row['model']} {row['batch']}" for row in rows if "busy" in row and not (args.results or args.anyway)}:
             say(f"not stored, others ran meanwhile: {', '.join(sorted(again))}")
     if args.pages:
         step_results.write_pages(ROOT)

@@ -3,6 +3,7 @@
 
 Usage: compare_test.py BUILD [unittest options]
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -23,7 +24,10 @@ class Commands(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = run("compare_peers.py", BUILD, *TINY, "--peer-modes", "ordinary", "--anyway", "--results", folder)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(list(pathlib.Path(folder).iterdir()), [], "results beside other work are not stored")
+            [stored] = pathlib.Path(folder).glob("*.json")
+            self.assertEqual([(row["model"], row["precision"]) for row in json.loads(stored.read_text())["rows"]],
+                             [("logreg", "f32"), ("logreg", "bf16")])
+            self.assertIn("logistic regression", stored.with_suffix(".svg").read_text())
         rows = [line.split(" | ") for line in done.stdout.splitlines()]
         self.assertIn("private / ordinary", rows[0])
         for precision, row in zip(("f32", "bf16"), rows[2:4]):
