@@ -21,6 +21,7 @@ import argparse
 import datetime
 import json
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -196,10 +197,10 @@ def significant(values):
 def source(args):
     """Where the figures of a row come from."""
     git = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"]
-    told = subprocess.run(git, capture_output=True, text=True, check=False)
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() if shutil.which("git") else ""
     command = (f"compare_peers.py build --models {','.join(args.models)} --batches {','.join(args.batches)} --precision "
                f"{','.join(args.precision)} --rounds {args.rounds} --seconds {args.seconds:g}")
-    return {"date": datetime.date.today().isoformat(), "commit": told.stdout.strip() or "unknown", "command": command}
+    return {"date": datetime.date.today().isoformat(), "commit": commit or "unknown", "command": command}
 
 
 def rows_of(args, peers, model, batch, machine):
