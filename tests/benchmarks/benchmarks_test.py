@@ -282,6 +282,7 @@ class Processors(unittest.TestCase):
         usable = os.sched_getaffinity(0)
         self.assertEqual(set(processor.cores(1000)), usable)
         self.assertEqual(len(processor.cores(1)), 1)
+        self.assertEqual([processor.cores(threads, range(4), lambda number: number // 2) for threads in (1, 2, 3)], [[0], [0, 2], [0, 2, 1]])
 
     def test_the_busy_cores_are_counted(self):
         self.assertGreaterEqual(processor.busy_cores(0.05), 0)

@@ -28,20 +28,22 @@ def slug(processor):
     return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower()).strip("-")
 
 
-def cores(threads):
-    """So many of the processors that this process may use, one of each core before two of any."""
-    def core(number):
-        path = pathlib.Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
-        try:
-            return path.read_text(encoding="utf-8")
-        except OSError:
-            return str(number)
+def siblings(number):
+    """The processors of a processor's core, in words."""
+    path = pathlib.Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return str(number)
 
+
+def cores(threads, usable=None, core_of=siblings):
+    """So many of the processors that this process may use, one of each core before two of any."""
     turns, order = {}, []
-    for number in sorted(os.sched_getaffinity(0)):
-        siblings = core(number)
-        turns[siblings] = turns.get(siblings, 0) + 1
-        order.append((turns[siblings], number))
+    for number in sorted(usable or os.sched_getaffinity(0)):
+        core = core_of(number)
+        turns[core] = turns.get(core, 0) + 1
+        order.append((turns[core], number))
     return [number for _, number in sorted(order)][:threads]
 
 
