@@ -20,8 +20,11 @@ def json_lines(command, threads, accepted=(0, ), **environment):
     """The JSON objects that a program prints, a line each. It runs with `threads` threads, on cores of their own."""
     numbers = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
     cores = processor.cores(threads)
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **numbers, **environment),
-                          check=False, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **numbers, **environment),
+                              check=False, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
     if done.returncode not in accepted:
         sys.exit(f"{command[0]}: failed with status {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
