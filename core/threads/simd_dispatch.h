@@ -61,6 +61,11 @@ inline bool has_avx512_bf16() { return false; }
 inline bool has_amx() { return false; }
 
 template <class F>
+void in_avx512_bw(const F& f) {
+  f();
+}
+
+template <class F>
 void simd_dispatch(const F& f) {
   f();
 }

@@ -2,8 +2,8 @@
 // the fastest of several repetitions in GFLOP/s (a multiplication and an addition count as two),
 // and as a fraction of the processor's multiply-adds from registers, timed in turn with it. Shapes
 // of private training on both engines; or, as `bench_kernels large`, large ones on the default
-// engine. `bench_kernels quantized` sets products with quantised blocks beside those in f32, and
-// times those of one token of SmolLM2-135M.
+// engine, whose factors have the type that is given behind it. `bench_kernels quantized` sets
+// products with quantised blocks beside those in f32, and times those of one token of SmolLM2-135M.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,14 +56,19 @@ struct Image {
   std::int64_t channels, side, outputs, kernel, stride, padding;
 };
 
-Tensor images(std::int64_t n, std::int64_t channels, std::int64_t side) {
-  const Tensor x =
-      Tensor::empty_ordered({n, channels, 1, side, side}, {0, 2, 3, 4, 1}, Dtype::f32, cpu);
+Tensor images(std::int64_t n, std::int64_t channels, std::int64_t side, Dtype dtype) {
+  const Tensor x = Tensor::empty_ordered({n, channels, 1, side, side}, {0, 2, 3, 4, 1}, dtype, cpu);
   backend(cpu).fill(0.5, x.view());
   return x;
 }
 
-void convolution(std::int64_t n, const Image& s) {
+// "", or the type of factors in 16 bits.
+std::string in_type(Dtype dtype) {
+  return dtype == Dtype::f32 ? "" : fmt::format(" {}", name(dtype));
+}
+
+// Weight gradients are f32.
+void convolution(std::int64_t n, const Image& s, Dtype dtype = Dtype::f32) {
   Window window;
   for (int axis = 1; axis < 3; ++axis) {
     window.kernel[axis] = s.kernel;
@@ -71,20 +76,21 @@ void convolution(std::int64_t n, const Image& s) {
     window.before[axis] = window.after[axis] = s.padding;
   }
   const std::int64_t out = window.output_size(1, s.side);
-  const Tensor x = images(n, s.channels, s.side), y = images(n, s.outputs, out);
+  const Tensor x = images(n, s.channels, s.side, dtype), y = images(n, s.outputs, out, dtype);
   const Shape one{s.outputs, s.channels, 1, s.kernel, s.kernel};
   Shape each = one;
   each.insert(0, n);
-  const Tensor w = full(one, 0.5), bias = zeros({s.outputs}), rows = zeros(each);
+  const Tensor w = full(one, 0.5, dtype), dw = zeros(one), bias = zeros({s.outputs}),
+               rows = zeros(each);
   const double flops = 2.0 * static_cast<double>(n * out * out * w.numel());
   const std::string name =
-      fmt::format("{} x {} x {} x {}, kernel {} stride {} padding {} -> {}", n, s.channels, s.side,
-                  s.side, s.kernel, s.stride, s.padding, s.outputs);
+      fmt::format("{} x {} x {} x {}, kernel {} stride {} padding {} -> {}{}", n, s.channels,
+                  s.side, s.side, s.kernel, s.stride, s.padding, s.outputs, in_type(dtype));
   Backend& b = backend(cpu);
   report(name + " conv", flops, [&] { b.conv(x.view(), w.view(), bias.view(), window, y.view()); });
   report(name + " conv_data", flops, [&] { b.conv_data(y.view(), w.view(), window, x.view()); });
   report(name + " conv_weight", flops,
-         [&] { b.conv_weight(y.view(), x.view(), window, 0, w.view()); });
+         [&] { b.conv_weight(y.view(), x.view(), window, 0, dw.view()); });
   report(name + " conv_weight_rows", flops,
          [&] { b.conv_weight_rows(y.view(), x.view(), window, rows.view(), View{}); });
   const Tensor norms = zeros({n, 3}, Dtype::f64);
@@ -92,11 +98,15 @@ void convolution(std::int64_t n, const Image& s) {
          [&] { b.conv_weight_norms(y.view(), x.view(), window, norms.view()); });
 }
 
-void product(std::int64_t batch, std::int64_t m, std::int64_t k, std::int64_t n) {
-  const Tensor a = full({batch, m, k}, 0.5), b = full({batch, k, n}, 0.5), c = zeros({batch, m, n});
-  const Tensor at = full({batch, k, m}, 0.5), bt = full({batch, n, k}, 0.5);
+void product(std::int64_t batch, std::int64_t m, std::int64_t k, std::int64_t n,
+             Dtype dtype = Dtype::f32) {
+  const auto matrices = [&](std::int64_t rows, std::int64_t columns) {
+    return full({batch, rows, columns}, 0.5, dtype);
+  };
+  const Tensor a = matrices(m, k), b = matrices(k, n), c = matrices(m, n);
+  const Tensor at = matrices(k, m), bt = matrices(n, k);
   const double flops = 2.0 * static_cast<double>(batch * m * k * n);
-  const std::string name = fmt::format("{} of {} x {} x {}", batch, m, k, n);
+  const std::string name = fmt::format("{} of {} x {} x {}{}", batch, m, k, n, in_type(dtype));
   const auto run = [&](const char* form, const Tensor& left, const Tensor& right) {
     report(fmt::format("{} gemm {}", name, form), flops,
            [&] { backend(cpu).gemm(left.view(), right.view(), 0, c.view()); });
@@ -127,12 +137,12 @@ void private_shapes() {
 
 // Square products, a batch of them, and the 3x3 convolutions in the second and fourth stage of a
 // ResNet for images of 224x224 (He et al. 2016a, table 1).
-void large_shapes() {
-  product(1, 1024, 1024, 1024);
-  product(1, 2048, 2048, 2048);
-  product(16, 512, 512, 512);
-  convolution(8, {64, 56, 64, 3, 1, 1});
-  convolution(32, {256, 14, 256, 3, 1, 1});
+void large_shapes(Dtype dtype) {
+  product(1, 1024, 1024, 1024, dtype);
+  product(1, 2048, 2048, 2048, dtype);
+  product(16, 512, 512, 512, dtype);
+  convolution(8, {64, 56, 64, 3, 1, 1}, dtype);
+  convolution(32, {256, 14, 256, 3, 1, 1}, dtype);
 }
 
 // Forward and to the input, by blocks and by the widened matrix in turn.
@@ -193,16 +203,21 @@ void quantized_shapes() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string_view(argv[1]) == "large") {
-    large_shapes();
-    return 0;
+  const std::string_view shapes = argc > 1 ? argv[1] : "", type = argc > 2 ? argv[2] : "f32";
+  if (shapes == "large" && argc <= 3) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+      if (name(dtype) == type) {
+        large_shapes(dtype);
+        return 0;
+      }
+    }
   }
-  if (argc == 2 && std::string_view(argv[1]) == "quantized") {
+  if (shapes == "quantized" && argc == 2) {
     quantized_shapes();
     return 0;
   }
   if (argc > 1) {
-    fmt::print(stderr, "usage: bench_kernels [large|quantized]\n");
+    fmt::print(stderr, "usage: bench_kernels [large [f32|bf16|f16] | quantized]\n");
     return 2;
   }
   for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {

@@ -124,6 +124,30 @@ void check_gram_norms(Backend& engine, const ConvCase& c, const Tensor& dy, cons
   }
 }
 
+// Checks add_rounded_weights(), if the backend has it for the images. Samples of weight 0 hold NaN
+// afterwards.
+void check_rounded_weights(Backend& engine, const ConvCase& c, const Tensor& dy, const Tensor& x,
+                           const std::vector<double>& rows) {
+  constexpr double spacing = 0x1p-20;
+  const std::int64_t samples = c.x[0];
+  if (samples == 0) return;
+  std::vector<double> weights, expected(rows.size() / static_cast<std::size_t>(samples), 1.0);
+  for (std::int64_t n = 0; n < samples; ++n) {
+    weights.push_back(n % 3 == 0 ? 0.7 : n % 3 == 1 ? 0 : -1.3);
+    if (weights.back() == 0) engine.fill(NAN, dy.select(0, n).view());
+    for (std::size_t j = 0; j < expected.size() && weights.back() != 0; ++j)
+      expected[j] += weights.back() * rows[static_cast<std::size_t>(n) * expected.size() + j];
+  }
+  const Tensor w = Tensor::from(weights, {samples}), sum = full(c.w, 1, Dtype::f64);
+  if (!engine.add_rounded_weights(dy.view(), x.view(), c.window, w.view(), spacing, sum.view()))
+    return;
+  const std::vector<double> got = values(sum);
+  for (std::size_t j = 0; j < got.size(); ++j) {
+    CHECK(got[j] == Approx(expected[j]).epsilon(1e-4).margin(1e-4));
+    CHECK(got[j] / spacing == std::nearbyint(got[j] / spacing));
+  }
+}
+
 void check_conv_weight(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) {
   const Tensor dy = image(random, c.y, dtype), x = image(random, c.x, dtype);
   const std::vector<double> dys = values(dy), xs = values(x);
@@ -151,6 +175,7 @@ void check_conv_weight(Backend& engine, Random& random, const ConvCase& c, Dtype
   for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += before[j];
   engine.conv_weight(dy.view(), x.view(), c.window, 1, more.view());
   check_close(more, sum);
+  check_rounded_weights(engine, c, dy, x, rows);
 }
 
 void check_all(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) {

@@ -318,14 +318,6 @@ double weight_norm(const View& dy, const View& x, const Geometry& g, std::int64_
 
 }  // namespace
 
-bool CpuBackend::add_rounded_weights(View dy, View x, const Window& window, View w, double spacing,
-                                     View dw) {
-  const Geometry g(x, dy, window);
-  if (!PairConv::suits(g, dy, x)) return false;
-  add_rounded_pair_conv(g, dy, x, w, spacing, dw);
-  return true;
-}
-
 void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   if (PairConv::suits(g, dy, x)) return pair_conv_rows(g, dy, x, {}, y);

@@ -1,7 +1,5 @@
 #include "kernels/cpu/conv/pair_conv.h"
 
-#if defined(__x86_64__)
-
 #include <algorithm>
 
 #include "core/threads/simd_dispatch.h"
@@ -203,5 +201,3 @@ WeightBlock PairConv::block(std::int64_t k, float* room) const {
 }
 
 }  // namespace sotto
-
-#endif

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <span>
 
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
@@ -23,7 +24,8 @@ std::int64_t group_size(const Geometry& g) { return g.group_outputs() * g.taps()
 // dw [o, c, kernel] = sums [group, tap, c, o], or dw += sums.
 template <class T, class S>
 void put_in_order(const Geometry& g, const T* sums, bool add, const View& dw) {
-  constexpr std::int64_t together = 16;  // outputs that are adjacent in `sums`
+  // Outputs that are adjacent in `sums`, and channels whose rows lie in few pages.
+  constexpr std::int64_t together = 16;
   const std::int64_t channels = g.group_channels(), outputs = g.group_outputs();
   const std::int64_t* const kernel = g.window.kernel;
   const auto put = [&](std::int64_t group, std::int64_t o, std::int64_t c) {
@@ -41,11 +43,17 @@ void put_in_order(const Geometry& g, const T* sums, bool add, const View& dw) {
       }
     }
   };
-  for (std::int64_t group = 0; group < g.window.groups; ++group) {
-    for (std::int64_t o = 0; o < outputs; o += together) {
-      for (std::int64_t c = 0; c < channels; ++c) put(group, o, c);
-    }
-  }
+  const std::int64_t parts = (channels + together - 1) / together;
+  parallel_for(g.window.groups * parts, elementwise_grain / (together * g.outputs) + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t k = begin; k < end; ++k) {
+                   const std::int64_t first = k % parts * together;
+                   for (std::int64_t o = 0; o < outputs; o += together) {
+                     for (std::int64_t c = first; c < std::min(first + together, channels); ++c)
+                       put(k / parts, o, c);
+                   }
+                 }
+               });
 }
 
 template <class T>
@@ -112,48 +120,90 @@ std::vector<WeightedSample> weighted_samples(const View& w, std::int64_t count) 
   return y;
 }
 
-// to += the block times the weight, rounded.
-void add_rounded(const Geometry& g, const WeightBlock& block, double weight, double spacing,
-                 double* to) {
+// to [channels, outputs] += the block times the weight, rounded.
+void add_rounded(const WeightBlock& block, double weight, double spacing, double* to) {
   simd_dispatch_avx512([&] {
     for (std::int64_t k = 0; k < block.channels; ++k) {
-      double* const row = to + block.row(g, k);
-      const float* const from = block.sums + k * block.stride;
+      double* const __restrict row = to + k * block.outputs;
+      const float* const __restrict from = block.sums + k * block.stride;
       for (std::int64_t o = 0; o < block.outputs; ++o)
         row[o] += rounded_term(weight * static_cast<double>(from[o]), spacing);
     }
   });
 }
 
+// dw [o, c, tap] of a group += sums [tap, channels, outputs] of a block.
+void add_block(const Geometry& g, const WeightBlock& block, const double* sums, double* dw) {
+  const std::int64_t taps = g.window.positions(), size = block.channels * block.outputs;
+  for (std::int64_t o = 0; o < block.outputs; ++o) {
+    double* to = dw + ((block.output + o) * g.group_channels() + block.channel) * taps;
+    for (std::int64_t c = 0; c < block.channels; ++c) {
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        *to++ += sums[tap * size + c * block.outputs + o];
+    }
+  }
+}
+
 // Multiply-adds of one sample.
 std::int64_t sample_work(const Geometry& g) { return g.positions() * g.outputs * g.taps(); }
 
-// Adds the rounded terms of samples to sums [group, tap, c, o]. Some samples are multiplied block
-// by block, so that a block of sums stays in the first-level cache meanwhile.
+// The images of some samples, each on its own.
+class SampleImages {
+ public:
+  SampleImages(const Geometry& g, std::int64_t most) : g_(g) {
+    for (std::int64_t k = 0; k < samples_together(g, most); ++k)
+      images_.push_back(std::make_unique<PairConv>(g, 1));
+  }
+  std::int64_t most() const { return std::ssize(images_); }
+  const PairConv& operator[](std::int64_t k) const { return *images_[static_cast<std::size_t>(k)]; }
+  void load(const View& dy, const View& x, std::span<const WeightedSample> samples,
+            std::int64_t group) {
+    constexpr std::int64_t loads = 8;  // are as much work as a product of so many channels
+    parallel_for(std::ssize(samples), product_grain(sample_work(g_) / loads),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t k = begin; k < end; ++k) {
+                     const std::int64_t n = samples[static_cast<std::size_t>(k)].sample;
+                     images_[static_cast<std::size_t>(k)]->load(dy, x, {n, n + 1}, group);
+                   }
+                 });
+  }
+
+ private:
+  const Geometry& g_;
+  std::vector<std::unique_ptr<PairConv>> images_;
+};
+
+// Adds the rounded terms of samples block by block, and calls put(group, block, sums) with the
+// block's sums over the samples that are held at a time, [tap, channels, outputs].
+template <class Put>
 void add_terms(const Geometry& g, const View& dy, const View& x,
-               const std::vector<WeightedSample>& samples, double spacing, double* sums) {
-  std::vector<std::unique_ptr<PairConv>> images;
-  const std::int64_t step = samples_together(g, std::ssize(samples));
-  for (std::int64_t k = 0; k < step; ++k) images.push_back(std::make_unique<PairConv>(g, 1));
-  for (std::int64_t at = 0; at < std::ssize(samples); at += step) {
-    const std::int64_t count = std::min(step, std::ssize(samples) - at);
-    const auto of = [&](std::int64_t k) { return samples[static_cast<std::size_t>(at + k)]; };
+               const std::vector<WeightedSample>& samples, double spacing, const Put& put) {
+  SampleImages images(g, std::ssize(samples));
+  const std::int64_t taps = g.window.positions();
+  std::span<const WeightedSample> left(samples);
+  while (!left.empty()) {
+    const auto some =
+        left.first(static_cast<std::size_t>(std::min(images.most(), std::ssize(left))));
+    left = left.subspan(some.size());
     for (std::int64_t group = 0; group < g.window.groups; ++group) {
-      parallel_for(count, product_grain(sample_work(g) / 8),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t k = begin; k < end; ++k)
-                       images[static_cast<std::size_t>(k)]->load(
-                           dy, x, {of(k).sample, of(k).sample + 1}, group);
-                   });
-      const std::int64_t blocks = images[0]->blocks();
-      parallel_for(blocks, product_grain(count * sample_work(g) / blocks),
+      images.load(dy, x, some, group);
+      const std::int64_t blocks = images[0].blocks() / taps;
+      parallel_for(blocks, product_grain(std::ssize(some) * sample_work(g) / blocks),
                    [&](std::int64_t begin, std::int64_t end) {
                      const PairScope scope(*pair_kernel());
                      alignas(64) float room[PairConv::block_floats];
+                     const Values<double> sums(taps * PairConv::block_floats / 2);
                      for (std::int64_t b = begin; b < end; ++b) {
-                       for (std::int64_t k = 0; k < count; ++k)
-                         add_rounded(g, images[static_cast<std::size_t>(k)]->block(b, room),
-                                     of(k).weight, spacing, sums + group * group_size(g));
+                       std::fill_n(sums.data(), taps * PairConv::block_floats / 2, 0.0);
+                       WeightBlock block{};
+                       for (std::int64_t k = 0; k < std::ssize(some); ++k) {
+                         for (std::int64_t tap = 0; tap < taps; ++tap) {
+                           block = images[k].block(tap * blocks + b, room);
+                           add_rounded(block, some[static_cast<std::size_t>(k)].weight, spacing,
+                                       sums.data() + tap * block.channels * block.outputs);
+                         }
+                       }
+                       put(group, block, sums.data());
                      }
                    });
     }
@@ -206,15 +256,14 @@ void pair_conv_rows(const Geometry& g, const View& dy, const View& x, const View
 
 void add_rounded_pair_conv(const Geometry& g, const View& dy, const View& x, const View& w,
                            double spacing, const View& dw) {
-  const std::int64_t size = group_size(g) * g.window.groups;
-  const Values<double> sums(size);
-  std::fill_n(sums.data(), size, 0.0);
-  add_terms(g, dy, x, weighted_samples(w, g.samples), spacing, sums.data());
-  put_any_in_order(g, sums.data(), true, dw);
+  add_terms(g, dy, x, weighted_samples(w, g.samples), spacing,
+            [&](std::int64_t group, const WeightBlock& block, const double* sums) {
+              add_block(g, block, sums, dw.as<double>() + group * group_size(g));
+            });
 }
 
-// The factors are images of one row of pixels, and the window is one pixel: with b as the input,
-// the sums lie as y.
+// The factors are images of one row of pixels, and the window is one pixel. With b as the input, a
+// block of sums lies as in y.
 bool add_rounded_pairs(const View& b, const View& a, const View& w, double spacing, const View& y) {
   const auto image = [](const View& f, std::int64_t columns) {
     return View{f.data,
@@ -226,7 +275,14 @@ bool add_rounded_pairs(const View& b, const View& a, const View& w, double spaci
   const View x = image(b, y.size[0]), dy = image(a, y.size[1]);
   const Geometry g(x, dy, {});
   if (!PairConv::suits(g, dy, x)) return false;
-  add_terms(g, dy, x, weighted_samples(w, g.samples), spacing, y.as<double>());
+  add_terms(g, dy, x, weighted_samples(w, g.samples), spacing,
+            [&](std::int64_t, const WeightBlock& block, const double* sums) {
+              for (std::int64_t k = 0; k < block.channels; ++k) {
+                double* const row = y.as<double>() + block.row(g, k);
+                for (std::int64_t o = 0; o < block.outputs; ++o)
+                  row[o] += sums[k * block.outputs + o];
+              }
+            });
   return true;
 }
 

@@ -36,7 +36,7 @@ Product fold_batch(const Product& p) {
 void CpuBackend::gemm(View a, View b, double beta, View c) {
   if (c.numel() == 0) return;
   const bool pairs = pair_kernel() && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16;
-  if (are_16bit(a, b, c) && !pairs) return gemm_16bit_by(prepare_tile, a, b, beta != 0, c);
+  if (are_16bit(a, b, c) && !pairs) return gemm_16bit(a, b, beta != 0, c);
   const Product p = fold_batch({a, b, c, beta != 0});
   const Matrix y = matrix(p.c, 0);
   const std::int64_t longer = std::max(y.rows, y.cols), shorter = std::min(y.rows, y.cols);

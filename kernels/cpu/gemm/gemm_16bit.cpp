@@ -1,11 +1,12 @@
-// Products of 16-bit matrices by tiles of one size. Few values are in f32 at a time. All tiles have
+// Products of 16-bit matrices, where the processor has no instructions for pairs of terms
+// (pair_product.h), by tiles of one size. Few values are in f32 at a time. All tiles have
 // equal sizes, so the bits of a sample's rows do not depend on the batch; otherwise its size and
 // other samples could show in every value, through a single rounding of 2^-9.
 #include <algorithm>
-#include <memory>
 
 #include "core/tensor.h"
 #include "core/threads/parallel.h"
+#include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
 #include "kernels/cpu/grain.h"
 
@@ -27,7 +28,9 @@ void move(const Matrix& x, bool add, const Matrix& y) {
     const From* from = static_cast<const From*>(x.data) + i * x.row_stride;
     To* to = static_cast<To*>(y.data) + i * y.row_stride;
     if (!add && x.col_stride == 1 && y.col_stride == 1) {
-      for (std::int64_t j = 0; j < x.cols; ++j) to[j] = To(acc_t<To>(acc_t<From>(from[j])));
+      simd_dispatch([&] {
+        for (std::int64_t j = 0; j < x.cols; ++j) to[j] = To(acc_t<To>(acc_t<From>(from[j])));
+      });
       continue;
     }
     for (std::int64_t j = 0; j < x.cols; ++j) {
@@ -59,22 +62,19 @@ struct Tiles {
 };
 
 // Computes the tiles first .. last - 1 of one column of one item.
-void multiply_column(PrepareTile prepare, const Tiles& tiles, std::int64_t column,
-                     std::int64_t first, std::int64_t last) {
+void multiply_column(const Tiles& tiles, std::int64_t column, std::int64_t first,
+                     std::int64_t last) {
   const std::int64_t item = column / tiles.across, at = column % tiles.across * tile_columns;
   const Matrix a = matrix(tiles.folded.a, item), c = matrix(tiles.folded.c, item);
   const std::int64_t width = std::min(tile_columns, c.cols - at);
-  const TileProduct product =
-      prepare(matrix(tiles.folded.b, item).column_block(at, width), tiles.height);
-  const Scratch full(tiles.height, a.cols, a.dtype), result(tiles.height, width, Dtype::f32);
+  const Scratch weights(a.cols, width, Dtype::f32), full(tiles.height, a.cols, Dtype::f32),
+      result(tiles.height, width, Dtype::f32);
+  copy_matrix(matrix(tiles.folded.b, item).column_block(at, width), weights.matrix());
   for (std::int64_t tile = first; tile < last; ++tile) {
     const std::int64_t row = tile * tile_rows, count = std::min(tile_rows, c.rows - row);
-    Matrix rows = a.row_block(row, count);
-    if (count < tiles.height) {
-      copy_matrix(rows, full.matrix().row_block(0, count));
-      rows = full.matrix();
-    }
-    product(rows, result.matrix());
+    // Further rows are those of the tile before, whose results are not used.
+    copy_matrix(a.row_block(row, count), full.matrix().row_block(0, count));
+    product(full.matrix(), weights.matrix(), false, result.matrix());
     move_any(result.matrix().row_block(0, count), tiles.folded.add,
              c.row_block(row, count).column_block(at, width));
   }
@@ -95,7 +95,7 @@ bool are_16bit(const View& a, const View& b, const View& c) {
   return !wide && (is_16bit(a) || is_16bit(b) || is_16bit(c));
 }
 
-void gemm_16bit_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c) {
+void gemm_16bit(const View& a, const View& b, bool add, const View& c) {
   if (c.numel() == 0) return;
   const Tiles tiles(fold_batch({a, b, c, add}));
   const std::int64_t count = tiles.folded.batch() * tiles.across * tiles.down;
@@ -105,20 +105,10 @@ void gemm_16bit_by(PrepareTile prepare, const View& a, const View& b, bool add, 
     while (begin < end) {
       const std::int64_t column = begin / tiles.down, first = begin % tiles.down;
       const std::int64_t last = std::min(tiles.down, first + end - begin);
-      multiply_column(prepare, tiles, column, first, last);
+      multiply_column(tiles, column, first, last);
       begin += last - first;
     }
   });
-}
-
-TileProduct prepare_tile(const Matrix& b, std::int64_t rows) {
-  const auto weights = std::make_shared<Scratch>(b.rows, b.cols, Dtype::f32);
-  const auto wide = std::make_shared<Scratch>(rows, b.rows, Dtype::f32);
-  copy_matrix(b, weights->matrix());
-  return [weights, wide](const Matrix& a, const Matrix& c) {
-    copy_matrix(a, wide->matrix());
-    product(wide->matrix(), weights->matrix(), false, c);
-  };
 }
 
 }  // namespace sotto

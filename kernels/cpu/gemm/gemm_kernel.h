@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "core/tensor.h"
 
@@ -47,17 +46,10 @@ class Scratch {
 // to = from, with equal sizes; converts the type.
 void copy_matrix(const Matrix& from, const Matrix& to);
 
-// Multiplies any a by one fixed b: c = a b; c row-major in f32.
-using TileProduct = std::function<void(const Matrix& a, const Matrix& c)>;
-// Makes a TileProduct for some columns of b and matrices a of `rows` rows.
-using PrepareTile = TileProduct (*)(const Matrix& b, std::int64_t rows);
-// A TileProduct that uses f32 copies of b and of each a.
-TileProduct prepare_tile(const Matrix& b, std::int64_t rows);
-
 // c = a b, or c += a b if `add`, for 16-bit operands and no f64, by tiles: only a part of b and
 // some rows of a and c are in f32 at a time. The bits of a row of c do not depend on the number of
 // rows or its position among them.
-void gemm_16bit_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c);
+void gemm_16bit(const View& a, const View& b, bool add, const View& c);
 // True if gemm_16bit handles these operands.
 bool are_16bit(const View& a, const View& b, const View& c);
 

@@ -161,6 +161,24 @@ void transpose(typename R::Vector (&x)[R::lanes]) {
   }
 }
 
+// Transposes the squares of x [rows, columns], whose columns are contiguous, into rows `step`
+// apart.
+template <class R, class T = typename R::T>
+void transpose_squares(std::int64_t rows, std::int64_t columns, const Strided<const T>& x, T* to,
+                       std::int64_t step) {
+  constexpr int n = R::lanes;
+  for (std::int64_t j = 0; j + n <= columns; j += n) {
+    for (std::int64_t i = 0; i + n <= rows; i += n) {
+      typename R::Vector square[n];
+#pragma GCC unroll 16
+      for (int k = 0; k < n; ++k) square[k] = load<typename R::Vector>(x.at(i, j + k).data);
+      transpose<R>(square);
+#pragma GCC unroll 16
+      for (int k = 0; k < n; ++k) store(square[k], to + (i + k) * step + j);
+    }
+  }
+}
+
 // Packs the panel of b [terms, columns]: rows of `width` elements, padded with zeros.
 template <class R, class T = typename R::T>
 void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T* panel,
@@ -171,16 +189,7 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
     squared_terms = terms / n * n;
     squared_columns = columns / n * n;
   }
-  for (std::int64_t j = 0; j < squared_columns; j += n) {
-    for (std::int64_t k = 0; k < squared_terms; k += n) {
-      typename R::Vector x[n];
-#pragma GCC unroll 16
-      for (int i = 0; i < n; ++i) x[i] = load<typename R::Vector>(b.at(k, j + i).data);
-      transpose<R>(x);
-#pragma GCC unroll 16
-      for (int i = 0; i < n; ++i) store(x[i], panel + (k + i) * width + j);
-    }
-  }
+  if (squared_terms > 0) transpose_squares<R>(terms, columns, b, panel, width);
   for (std::int64_t k = 0; k < terms; ++k) {
     const T* const from = b.data + k * b.row_stride;
     T* const to = panel + k * width;
@@ -199,11 +208,14 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
 template <class R, class T = typename R::T>
 Strided<const T> packed_rows(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
                              T* copy) {
-  const std::int64_t step = terms + R::lanes;
+  constexpr std::int64_t n = R::lanes;
+  const std::int64_t step = terms + n;
+  const bool by_columns = a.row_stride == 1 && a.col_stride != 1;
+  if (by_columns) transpose_squares<R>(rows, terms, a, copy, step);
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* const from = a.data + i * a.row_stride;
     T* const to = copy + i * step;
-    std::int64_t k = 0;
+    std::int64_t k = by_columns && i < rows / n * n ? terms / n * n : 0;
     if (a.col_stride == 1) {
       for (; k + R::lanes <= terms; k += R::lanes)
         store(load<typename R::Vector>(from + k), to + k);
@@ -261,8 +273,9 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
       pack<R>(terms, std::min(width, to.columns - j), b.at(0, j), panels + j * terms,
               panel_at(j).width);
   }
-  // Contiguous columns of a are already read in order and not copied.
-  const bool pays = to.columns >= 3 * width && a.row_stride != 1;
+  // Columns of a that lie together are read in order, and not copied.
+  constexpr std::int64_t near = 256 / sizeof(T);
+  const bool pays = to.columns >= 3 * width && (a.row_stride != 1 || a.col_stride > near);
   for (std::int64_t i = 0; i < rows; i += block_rows) {
     const std::int64_t some = std::min(block_rows, rows - i);
     const bool copied = pays && some > 1;

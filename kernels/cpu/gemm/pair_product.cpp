@@ -1,7 +1,5 @@
 #include "kernels/cpu/gemm/pair_product.h"
 
-#if defined(__x86_64__)
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -215,5 +213,3 @@ void pair_product(const PairKernel& kernel, const Matrix& a, const Matrix& b, bo
 }
 
 }  // namespace sotto
-
-#endif

@@ -54,8 +54,10 @@ typedef double Eight __attribute__((vector_size(64)));
 }
 [[gnu::target("avx512f,avx512vl,avx512bw")]] inline __m512 some_floats(__mmask16 mask,
                                                                        const bf16* a) {
-  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+  using Bits [[gnu::vector_size(32)]] = std::uint16_t;
+  using WideBits [[gnu::vector_size(64)]] = std::uint32_t;
+  const auto bits = reinterpret_cast<Bits>(_mm256_maskz_loadu_epi16(mask, a));
+  return reinterpret_cast<__m512>(__builtin_convertvector(bits, WideBits) << 16);
 }
 
 // Eight partial sums of a row's squares.
@@ -112,11 +114,11 @@ void correct(const T* row, std::int64_t width, double& y) {
       width, [row](std::int64_t i) { return double{acc_t<T>(row[i])} * double{acc_t<T>(row[i])}; });
 }
 
-}  // namespace
-
 template <class T>
-[[gnu::target("avx512f,avx512vl,avx512bw")]] void squared_norms_avx512(
-    const T* a, std::int64_t width, std::int64_t begin, std::int64_t end, double* y) {
+[[gnu::target("avx512f,avx512vl,avx512bw")]] void write_squared_norms(const T* a,
+                                                                      std::int64_t width,
+                                                                      std::int64_t begin,
+                                                                      std::int64_t end, double* y) {
   const RowDivision blocks(width);
   std::int64_t n = begin;
   for (; n + rows_together <= end; n += rows_together) {
@@ -134,8 +136,16 @@ template <class T>
   }
 }
 
-template void squared_norms_avx512(const float*, std::int64_t, std::int64_t, std::int64_t, double*);
-template void squared_norms_avx512(const bf16*, std::int64_t, std::int64_t, std::int64_t, double*);
+}  // namespace
+
+void squared_norms_avx512(const float* a, std::int64_t width, std::int64_t begin, std::int64_t end,
+                          double* y) {
+  write_squared_norms(a, width, begin, end, y);
+}
+void squared_norms_avx512(const bf16* a, std::int64_t width, std::int64_t begin, std::int64_t end,
+                          double* y) {
+  write_squared_norms(a, width, begin, end, y);
+}
 
 }  // namespace sotto
 

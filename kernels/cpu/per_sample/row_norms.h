@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/half.h"
+
 namespace sotto {
 
 #if defined(__x86_64__)
@@ -12,8 +14,9 @@ namespace sotto {
 // Squares are added four at a time in float and then in double, a relative error of at most 2^-22;
 // a row whose squares may leave float's range is recomputed in f64. The bits of y[n] depend only on
 // its row, and zeros at the row's end change none.
-template <class T>
-void squared_norms_avx512(const T* a, std::int64_t width, std::int64_t begin, std::int64_t end,
+void squared_norms_avx512(const float* a, std::int64_t width, std::int64_t begin, std::int64_t end,
+                          double* y);
+void squared_norms_avx512(const bf16* a, std::int64_t width, std::int64_t begin, std::int64_t end,
                           double* y);
 
 #endif

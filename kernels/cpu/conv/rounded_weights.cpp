@@ -1,0 +1,73 @@
+// Sums of weight gradients in which each image is a term (Backend::add_rounded_weights).
+#include <algorithm>
+
+#include "core/tensor.h"
+#include "kernels/cpu/conv/pair_conv.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace sotto {
+namespace {
+
+// Bytes of patches at a time.
+constexpr std::int64_t held_patches = std::int64_t{4} << 20;
+
+// True if products of patches are the fastest sums of weight gradients, as one term for each image:
+// over 8 x 8 positions they take half the time of oneDNN's sums, over 4 x 4 a tenth.
+bool has_few_positions(const Geometry& g, const View& dy, const View& x) {
+  constexpr std::int64_t most = 64;
+  return dy.dtype == Dtype::f32 && x.dtype == Dtype::f32 && g.window.groups == 1 && g.samples > 0 &&
+         g.positions() > 0 && g.positions() <= most && g.taps() > 0;
+}
+
+View samples_of(View v, Range samples) {
+  v.data = v.as<char>() + samples.first * v.stride[0] * static_cast<std::int64_t>(size_of(v.dtype));
+  v.size[0] = samples.count();
+  return v;
+}
+
+// Images [n, c, d, h, w] as [n, d, h, w, c].
+View by_positions(const View& v) {
+  return {v.data,
+          v.dtype,
+          5,
+          {v.size[0], v.size[2], v.size[3], v.size[4], v.size[1]},
+          {v.stride[0], v.stride[2], v.stride[3], v.stride[4], v.stride[1]}};
+}
+
+// Rows [n, positions, o] as [n, d, h, w, o].
+View as_places(const View& rows, const Geometry& g) {
+  const std::int64_t o = g.outputs, w = g.out[2] * o, h = g.out[1] * w;
+  return {rows.data,
+          rows.dtype,
+          5,
+          {rows.size[0], g.out[0], g.out[1], g.out[2], o},
+          {rows.stride[0], h, w, o, 1}};
+}
+
+}  // namespace
+
+bool CpuBackend::add_rounded_weights(View dy, View x, const Window& window, View w, double spacing,
+                                     View dw) {
+  const Geometry g(x, dy, window);
+  if (PairConv::suits(g, dy, x)) {
+    add_rounded_pair_conv(g, dy, x, w, spacing, dw);
+    return true;
+  }
+  if (!has_few_positions(g, dy, x)) return false;
+  const std::int64_t bytes = g.positions() * g.taps() * static_cast<std::int64_t>(sizeof(float)),
+                     step = std::clamp<std::int64_t>(held_patches / bytes, 1, g.samples);
+  const Tensor patches = Tensor::empty({step, g.positions(), g.taps()}, Dtype::f32),
+               grads = Tensor::empty({step, g.positions(), g.outputs}, Dtype::f32);
+  const View sum{dw.data, dw.dtype, 2, {g.outputs, g.taps()}, {g.taps(), 1}};
+  for (std::int64_t n = 0; n < g.samples; n += step) {
+    const Range part{n, std::min(n + step, g.samples)};
+    const View a = samples_of(patches.view(), {0, part.count()}),
+               b = samples_of(grads.view(), {0, part.count()});
+    unfold(samples_of(x, part), window, a);
+    copy(by_positions(samples_of(dy, part)), as_places(b, g));
+    add_rounded_products(b, a, samples_of(w, part), spacing, sum);
+  }
+  return true;
+}
+
+}  // namespace sotto
