@@ -78,6 +78,9 @@ class LlamaBlock final : public DecoderBlock {
 
 std::vector<double> rotary_frequencies(const RotaryConfig& config, std::int64_t e) {
   check(e >= 2 && e % 2 == 0, "rotary: heads of {} features are no pairs", e);
+  const bool divided = config.scaling == RotaryConfig::Scaling::divided;
+  check(!divided || std::ssize(config.divisors) == e / 2, "rotary: {} divisors of {} frequencies",
+        config.divisors.size(), e / 2);
   std::vector<double> frequencies;
   for (std::int64_t j = 0; j < e / 2; ++j) {
     const double plain =
@@ -85,7 +88,11 @@ std::vector<double> rotary_frequencies(const RotaryConfig& config, std::int64_t 
     switch (config.scaling) {
       case RotaryConfig::Scaling::none: frequencies.push_back(plain); break;
       case RotaryConfig::Scaling::linear: frequencies.push_back(plain / config.factor); break;
-      case RotaryConfig::Scaling::llama3: frequencies.push_back(llama3_frequency(config, plain));
+      case RotaryConfig::Scaling::llama3:
+        frequencies.push_back(llama3_frequency(config, plain));
+        break;
+      case RotaryConfig::Scaling::divided:
+        frequencies.push_back(plain / config.divisors[static_cast<std::size_t>(j)]);
     }
   }
   return frequencies;

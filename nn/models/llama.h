@@ -17,17 +17,19 @@ class DecoderBlock;
 // Frequencies of rotary positions: base^(-2j/e), j = 0 .. e/2 - 1, scaled.
 struct RotaryConfig {
   // `linear` divides all frequencies by the factor; `llama3` those of long wavelengths alone (Llama
-  // 3.1).
-  enum class Scaling { none, linear, llama3 };
-  double base = 10000;              // of the powers
-  Scaling scaling = Scaling::none;  // of the frequencies
-  double factor = 1;                // of the scaling
-  double low = 1;                   // of llama3: wavelengths above original / low are long
-  double high = 4;                  // of llama3: those below original / high are short
-  double original = 8192;           // of llama3: the positions of the first training
+  // 3.1); `divided` each by a number of its own.
+  enum class Scaling { none, linear, llama3, divided };
+  double base = 10000;                // of the powers
+  Scaling scaling = Scaling::none;    // of the frequencies
+  double factor = 1;                  // of the scaling
+  double low = 1;                     // of llama3: wavelengths above original / low are long
+  double high = 4;                    // of llama3: those below original / high are short
+  double original = 8192;             // of llama3: the positions of the first training
+  std::vector<double> divisors = {};  // of divided: [e / 2]
 };
 
-// The frequencies for heads of e features. Throws std::invalid_argument unless e is even.
+// The frequencies for heads of e features. Throws std::invalid_argument unless e is even, and for
+// another number of divisors than frequencies.
 std::vector<double> rotary_frequencies(const RotaryConfig& config, std::int64_t e);
 
 // The fields of config.json that change the computation; the defaults are those of the package.

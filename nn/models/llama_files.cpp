@@ -44,7 +44,25 @@ blk.*.ffn_up.{weight,bias}      layers.*.mlp.up_proj.{weight,bias}
 blk.*.ffn_down.{weight,bias}    layers.*.mlp.down_proj.{weight,bias}
 output_norm.weight              norm.weight
 output.weight                   lm_head.weight  head tied embed_tokens.weight
+rope_freqs.weight               -  ignored   # read into the config
 )";
+
+// The numbers by which longrope divides frequencies, if they are those of rows of any length, and
+// attention is not scaled.
+std::vector<double> read_divisors(const nlohmann::json& scaling) {
+  const ConfigFields fields(scaling);
+  check(fields.has("attention_factor"), "config: attention_factor is missing beside longrope");
+  fields.require("attention_factor", 1.0);
+  const nlohmann::json list = scaling.value("short_factor", nlohmann::json());
+  check(list.is_array(), "config: short_factor is {}, not a list", shown(list));
+  fields.require("long_factor", list);
+  std::vector<double> divisors;
+  for (const nlohmann::json& value : list) {
+    check(value.is_number() && value > 0, "config: short_factor holds {}", shown(value));
+    divisors.push_back(value.get<double>());
+  }
+  return divisors;
+}
 
 // The scaling of frequencies, in the fields of version 5 of the package or of version 4.
 RotaryConfig read_rotary(const ConfigFields& fields) {
@@ -58,9 +76,14 @@ RotaryConfig read_rotary(const ConfigFields& fields) {
     config.base = part.positive("rope_theta", config.base);
     part.require("partial_rotary_factor", 1.0);
     if (kind == "default") continue;
-    check(kind == "linear" || kind == "llama3",
-          "config: {}: rope_type = {} is not supported, only default, linear and llama3", field,
-          excerpt(kind));
+    check(kind == "linear" || kind == "llama3" || kind == "longrope",
+          "config: {}: rope_type = {} is not supported, only default, linear, llama3 and longrope",
+          field, excerpt(kind));
+    if (kind == "longrope") {
+      config.scaling = RotaryConfig::Scaling::divided;
+      config.divisors = read_divisors(fields.object(field));
+      continue;
+    }
     check(part.has("factor"), "config: {}: factor is missing", field);
     config.factor = part.positive("factor", 1);
     config.scaling = RotaryConfig::Scaling::linear;
@@ -126,6 +149,31 @@ LlamaConfig read_config(const nlohmann::json& json) {
   return config;
 }
 
+// The scaling of frequencies of a GGUF file; null: none. Divisors, as Llama 3.1 has them there, are
+// longrope's of rows of any length.
+nlohmann::json gguf_scaling(const WeightsFile& file) {
+  constexpr const char* divisors = "rope_freqs.weight";
+  const ConfigFields metadata(file.metadata());
+  const std::string kind = metadata.text("llama.rope.scaling.type", "none");
+  if (!file.tensors().contains(divisors)) {
+    if (kind == "none") return nullptr;
+    return {{"rope_type", kind},
+            {"factor", file.metadata().value("llama.rope.scaling.factor", nlohmann::json())}};
+  }
+  check(kind == "none", "weights: {}: {} beside llama.rope.scaling.type = {} is not supported",
+        file.path(), divisors, excerpt(kind));
+  const Tensor values = file.tensor(divisors);
+  check(values.rank() == 1 && values.dtype() == Dtype::f32, "weights: {}: {} is {} {}", file.path(),
+        divisors, sotto::name(values.dtype()), values.shape());
+  const std::vector<float> list = values.to_vector<float>();
+  return {{"rope_type", "longrope"},
+          {"short_factor", list},
+          {"long_factor", list},
+          {"factor", 1.0},
+          {"attention_factor", 1.0},
+          {"original_max_position_embeddings", metadata.size("llama.context_length", 1)}};
+}
+
 // The config of a GGUF file, from its metadata; nothing for other files.
 nlohmann::json config_of(const WeightsFile& file, const PretrainedOptions&) {
   const nlohmann::json& metadata = file.metadata();
@@ -148,11 +196,8 @@ nlohmann::json config_of(const WeightsFile& file, const PretrainedOptions&) {
   given("rope_theta", "llama.rope.freq_base");
   given("bos_token_id", "tokenizer.ggml.bos_token_id");
   given("eos_token_id", "tokenizer.ggml.eos_token_id");
-  if (metadata.value("llama.rope.scaling.type", "none") != "none") {
-    json["rope_scaling"] = {{"rope_type", metadata["llama.rope.scaling.type"]}};
-    if (metadata.contains("llama.rope.scaling.factor"))
-      json["rope_scaling"]["factor"] = metadata["llama.rope.scaling.factor"];
-  }
+  const nlohmann::json scaling = gguf_scaling(file);
+  if (!scaling.is_null()) json["rope_scaling"] = scaling;
   const auto table = file.tensors().find("token_embd.weight");
   if (table != file.tensors().end() && table->second.shape.rank() == 2)
     json["vocab_size"] = table->second.shape[0];

@@ -27,7 +27,8 @@ HEAD = re.compile(r"(?:(?://[^\n]*)?\n)*")
 SUBSCRIPT = re.compile(r"(sum|mean|\w)_\w*")  # sum_i, x_t
 # Keys of file formats, and fields of config.json.
 KEYS = {"data_offsets", "sotto_ledger"} | {
-    "high_freq_factor", "low_freq_factor", "model_type", "num_labels", "pad_token_id", "rope_type", "sliding_window"}
+    "attention_factor", "high_freq_factor", "low_freq_factor", "model_type", "num_labels", "pad_token_id", "rope_type",
+    "short_factor", "sliding_window"}
 # Entry points of our libraries, an example's function, a line of CSV files, an option of TensorFlow's.
 ELSEWHERE = {"make_instance", "num_updates", "sep", "sotto_cuda_runtime", "sotto_mpi_link"}
 

@@ -21,6 +21,7 @@ struct TensorType {
   const char* name;
   std::optional<Dtype> dtype = {};
   std::optional<BlockFormat> format = {};
+  std::size_t width = 0;  // bytes of a number of a type that tensors do not have; 0: not known
 };
 
 constexpr TensorType types[] = {
@@ -46,8 +47,8 @@ constexpr TensorType types[] = {
     {21, "IQ3_S"},
     {22, "IQ2_S"},
     {23, "IQ4_XS"},
-    {24, "I8"},
-    {25, "I16"},
+    {24, "I8", {}, {}, 1},
+    {25, "I16", {}, {}, 2},
     {26, "I32", Dtype::i32},
     {27, "I64", Dtype::i64},
     {28, "F64", Dtype::f64},
@@ -65,16 +66,18 @@ struct Extent {
   std::string name;
 };
 
-void read_type(StoredTensor& x, std::uint32_t number) {
+// Fills in the type, and gives the bytes of a number: 0 in blocks and of a type that is not known.
+std::size_t read_type(StoredTensor& x, std::uint32_t number) {
   const auto* const found = std::find_if(std::begin(types), std::end(types),
                                          [&](const TensorType& t) { return t.number == number; });
   if (found == std::end(types)) {
     x.type = fmt::format("number {}", number);
-  } else {
-    x.type = found->name;
-    x.dtype = found->dtype;
-    x.format = found->format;
+    return 0;
   }
+  x.type = found->name;
+  x.dtype = found->dtype;
+  x.format = found->format;
+  return x.dtype ? size_of(*x.dtype) : found->width;
 }
 
 Shape read_shape(ByteReader& reader, const FileContext& context) {
@@ -90,12 +93,12 @@ Shape read_shape(ByteReader& reader, const FileContext& context) {
   return shape;
 }
 
-// The bytes of the elements; 1 of a type that is not supported.
-std::size_t stored_bytes(const StoredTensor& x, const FileContext& context) {
+// The bytes of the elements, of which each has `width`; 1 of a type that is not supported.
+std::size_t stored_bytes(const StoredTensor& x, std::size_t width, const FileContext& context) {
   // No block has more bytes than its numbers have in f32.
-  const auto widest = checked_bytes(x.shape, size_of(x.dtype.value_or(Dtype::f32)));
+  const auto widest = checked_bytes(x.shape, width > 0 ? width : sizeof(float));
   context.check(widest.has_value(), "the shape {} has too many elements", x.shape);
-  if (!x.format) return x.dtype ? static_cast<std::size_t>(*widest) : 1;
+  if (!x.format) return width > 0 ? static_cast<std::size_t>(*widest) : 1;
   context.check(x.shape.rank() > 0, "a scalar of type {}", x.type);
   const std::int64_t columns = x.shape.back();
   const std::int64_t rows = x.shape.numel() / columns;
@@ -141,6 +144,7 @@ void check_version(ByteReader& reader) {
 struct Listed {
   std::string name;
   StoredTensor tensor;
+  std::size_t width;     // bytes of a number, as read_type() gives them
   std::uint64_t offset;  // from the beginning of the data
 };
 
@@ -154,7 +158,7 @@ std::vector<Listed> read_list(ByteReader& reader, std::uint64_t count) {
   for (Listed& x : list) {
     x.name = gguf_name(reader, "a tensor's name");
     x.tensor.shape = read_shape(reader, context.tensor(x.name));
-    read_type(x.tensor, reader.number<std::uint32_t>());
+    x.width = read_type(x.tensor, reader.number<std::uint32_t>());
     x.offset = reader.number<std::uint64_t>();
   }
   return list;
@@ -177,7 +181,7 @@ WeightsFile::Contents read_gguf(const MappedFile& file, const FileContext& conte
   std::vector<Extent> extents;
   for (Listed& x : list) {
     const FileContext here = context.tensor(x.name);
-    const std::size_t bytes = stored_bytes(x.tensor, here);
+    const std::size_t bytes = stored_bytes(x.tensor, x.width, here);
     here.check(x.offset % alignment == 0, "the offset {} is no multiple of {}", x.offset,
                alignment);
     here.check(x.offset <= data_bytes && bytes <= data_bytes - x.offset,

@@ -162,6 +162,10 @@ TEST_CASE("frequencies of long wavelengths are divided, those of short ones stay
   }
   config.scaling = nn::RotaryConfig::Scaling::linear;
   CHECK(nn::rotary_frequencies(config, 64)[3] == Approx(plain[3] / 8));
+  config.scaling = nn::RotaryConfig::Scaling::divided;
+  config.divisors = {1, 4};
+  CHECK(nn::rotary_frequencies(config, 4) == std::vector<double>{1, 0.0025});
+  CHECK(throws([&] { nn::rotary_frequencies(config, 6); }, "2 divisors of 3 frequencies"));
   CHECK(throws([&] { nn::rotary_frequencies(config, 3); }, "3 features are no pairs"));
 }
 

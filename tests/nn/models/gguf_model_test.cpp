@@ -56,9 +56,10 @@ const std::map<std::string, std::string> gguf_names{
     {"layers.0.mlp.up_proj.weight", "blk.0.ffn_up.weight"},
     {"layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight"}};
 
-// The model's file; layers whose GGUF names are in `in_blocks` have random blocks.
-std::string gguf_of(nn::Llama& model, const std::vector<std::string>& in_blocks = {}) {
-  GgufFile file;
+// The model's file; layers whose GGUF names are in `in_blocks` have random blocks. `file` has what
+// the model does not.
+std::string gguf_of(nn::Llama& model, const std::vector<std::string>& in_blocks = {},
+                    GgufFile file = {}) {
   file.text_key("general.architecture", "llama");
   const auto number = [&](const char* key, std::uint32_t value) {
     file.key(std::string("llama.") + key, GgufFile::u32, bytes_of(value));
@@ -122,6 +123,42 @@ TEST_CASE("quantised layers compute as widened ones, and are saved widened") {
   CHECK(difference(logits(kept), logits(wide)) < 1e-4);
   nn::save_pretrained(kept, folder.path("saved"));
   CHECK(difference(logits(nn::load_pretrained(folder.path("saved"))), logits(wide)) < 1e-5);
+}
+
+TEST_CASE(
+    "rope_freqs.weight divides a GGUF file's frequencies, and config.json says so when saved") {
+  nn::manual_seed(14);
+  nn::LlamaConfig config = blocky_llama();
+  config.rotary = {.scaling = nn::RotaryConfig::Scaling::divided, .divisors = {1, 1.5, 4, 8}};
+  nn::Llama model(config);
+  const Tensor expected = logits_of(model, Tensor::from(some_ids(10), {2, 5}));
+  GgufFile beside;
+  beside.add("rope_freqs.weight", f32_type, {4}, bytes_of(1.0f, 1.5f, 4.0f, 8.0f));
+  const TemporaryFolder folder;
+  folder.write("model.gguf", gguf_of(model, {}, beside));
+  const nn::Pretrained loaded = nn::load_pretrained(folder.path("model.gguf"));
+  CHECK(difference(logits(loaded), expected) < 1e-6);
+  nn::save_pretrained(loaded, folder.path("saved"));
+  CHECK(difference(logits(nn::load_pretrained(folder.path("saved"))), expected) < 1e-6);
+  folder.write("plain.gguf", gguf_of(model));
+  CHECK(difference(logits(nn::load_pretrained(folder.path("plain.gguf"))), expected) > 1e-3);
+}
+
+TEST_CASE("divisors of frequencies that do not fit are refused") {
+  nn::Llama model(blocky_llama());
+  const TemporaryFolder folder;
+  const auto refused = [&](const GgufFile& beside, const char* why) {
+    folder.write("model.gguf", gguf_of(model, {}, beside));
+    return throws([&] { nn::load_pretrained(folder.path("model.gguf")); }, why);
+  };
+  GgufFile file;
+  file.add("rope_freqs.weight", f32_type, {3}, bytes_of(1.0f, 2.0f, 3.0f));
+  CHECK(refused(file, "3 divisors of 4 frequencies"));
+  file.text_key("llama.rope.scaling.type", "linear");
+  CHECK(refused(file, "rope_freqs.weight beside llama.rope.scaling.type = linear"));
+  GgufFile negative;
+  negative.add("rope_freqs.weight", f32_type, {4}, bytes_of(1.0f, 2.0f, -3.0f, 4.0f));
+  CHECK(refused(negative, "short_factor holds -3.0"));
 }
 
 TEST_CASE("a GGUF file of other names is refused") {

@@ -239,6 +239,11 @@ TEST_CASE("options of Llama's config are read or refused by name") {
   CHECK(throws([&] { scaled("\"rope_type\": \"yarn\", \"factor\": 4.0"); },
                "rope_type = yarn is not supported"));
   CHECK(throws([&] { scaled("\"rope_type\": \"linear\""); }, "factor is missing"));
+  const std::string lists =
+      "\"rope_type\": \"longrope\", \"short_factor\": [1, 2], \"long_factor\": ";
+  CHECK(throws([&] { scaled(lists + "[1, 2]"); }, "attention_factor is missing beside longrope"));
+  CHECK(throws([&] { scaled(lists + "[1, 3], \"attention_factor\": 1"); },
+               "long_factor = [1,3] is not supported, only [1,2]"));
   CHECK(throws([&] { files.load({}, replaced(with(""), "\"llama\"", "\"mistral\"")); },
                "sliding_window is missing"));
   CHECK(throws([&] { files.load({}, with("\"pad_token_id\": 13, ")); }, "pad_token_id 13"));

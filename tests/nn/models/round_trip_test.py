@@ -37,6 +37,9 @@ TRANSFORMERS = {
     "gpt2": (T.GPT2LMHeadModel, T.GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=16)),
     "llama": (T.LlamaForCausalLM, T.LlamaConfig(**TEXT, num_key_value_heads=1)),
     "llama, tied": (T.LlamaForCausalLM, T.LlamaConfig(**TEXT, tie_word_embeddings=True)),
+    "llama, divided frequencies": (T.LlamaForCausalLM, T.LlamaConfig(**TEXT, rope_parameters=dict(
+        rope_type="longrope", rope_theta=100.0, short_factor=[1, 1.5, 4, 8], long_factor=[1, 1.5, 4, 8], factor=1.0,
+        attention_factor=1.0, original_max_position_embeddings=16))),
     "vit": (T.ViTForImageClassification, T.ViTConfig(**IMAGE, num_labels=3)),
     "deit": (T.DeiTForImageClassification, T.DeiTConfig(**IMAGE, num_labels=3)),
     "deit, teacher": (T.DeiTForImageClassificationWithTeacher, T.DeiTConfig(**IMAGE, num_labels=3)),

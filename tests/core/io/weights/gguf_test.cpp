@@ -98,6 +98,17 @@ TEST_CASE("a type of GGUF that is not supported is listed, and refused when it i
   CHECK(weights_in(one(99, {3}, 9).bytes()).tensors().at("w").type == "number 99");
 }
 
+TEST_CASE(
+    "integers of 1 and 2 bytes are listed, their places checked, and refused when asked for") {
+  constexpr std::uint32_t i8 = 24, i16 = 25;
+  const WeightsFile file = weights_in(one(i8, {3}, 3).bytes());
+  CHECK(file.tensors().at("w").shape == Shape{3});
+  CHECK(throws([&] { file.tensor("w"); }, "tensor w: the type I8 is not supported"));
+  CHECK(weights_in(one(i16, {3}, 6).bytes()).tensors().at("w").type == "I16");
+  CHECK(refused(one(i8, {3}, 2), "tensor w: 3 bytes at 0, where the data has 2"));
+  CHECK(refused(one(i16, {3}, 5), "tensor w: 6 bytes at 0, where the data has 5"));
+}
+
 TEST_CASE("other versions and orders of bytes are refused by name") {
   CHECK(refused({.version = 1}, "GGUF: FILE: version 1 is not supported, only 2 and 3"));
   CHECK(refused({.version = 4}, "version 4 is not supported"));
