@@ -32,6 +32,8 @@ struct Architecture {
   // The config of files that come without one, by their shapes and metadata. Optional.
   std::function<nlohmann::json(const WeightsFile& file, const PretrainedOptions& options)>
       config_of = {};
+  // Writes the height and width of images into a config. Optional: for models that need it.
+  std::function<void(nlohmann::json& config, std::int64_t size)> set_image_size = {};
   // config_of() also gives the fields that a config.json lacks; else it is for files without one.
   bool beneath_config = false;
 };

@@ -161,11 +161,41 @@ std::int64_t max_elements(const WeightsFile& file, const PretrainedOptions& opti
   return 2 * elements_of(file) + slack + options.classes * max_width;
 }
 
+// Writes the number of classes wherever timm has another, and leaves out the names of those.
+void set_timm_classes(nlohmann::json& config, std::int64_t classes) {
+  if (!config.contains("num_classes")) return;
+  const bool others = config["num_classes"] != classes;
+  const auto set = [&](nlohmann::json& part) {
+    if (part.contains("num_classes")) part["num_classes"] = classes;
+    for (const char* names : {"label_names", "label_descriptions"}) {
+      if (others) part.erase(names);
+    }
+  };
+  set(config);
+  for (const char* part : {"model_args", "pretrained_cfg"}) {
+    if (config.contains(part) && config[part].is_object()) set(config[part]);
+  }
+}
+
+// Fits a model of images and its config to the size that is asked for.
+void resize_images(PretrainedModel& model, nlohmann::json& config, const Architecture& architecture,
+                   const PretrainedOptions& options) {
+  if (options.image_size == 0) return;
+  constexpr std::int64_t largest = 1 << 14;
+  check(options.image_size > 0 && options.image_size <= largest,
+        "pretrained: image_size {} is not from 0 to {}", options.image_size, largest);
+  auto* const images = dynamic_cast<ImageModel*>(&model);
+  check(images != nullptr, "pretrained: image_size {}: {} is no model of images",
+        options.image_size, architecture.names[0]);
+  images->resize_images({options.image_size, options.image_size});
+  if (architecture.set_image_size) architecture.set_image_size(config, options.image_size);
+}
+
 // config.json as it is saved: labels in place of their number.
 std::string saved_config(nlohmann::json config, const PretrainedOptions& options) {
   if (options.classes > 0) {
     config.erase("num_labels");
-    if (config.contains("num_classes")) config["num_classes"] = options.classes;
+    set_timm_classes(config, options.classes);
     nlohmann::json names = nlohmann::json::object(), ids = nlohmann::json::object();
     for (std::int64_t k = 0; k < options.classes; ++k) {
       names[std::to_string(k)] = fmt::format("LABEL_{}", k);
@@ -224,6 +254,7 @@ Pretrained load_pretrained(const std::string& path, const PretrainedOptions& opt
     result.model = architecture.make(with_dropout(config, options), options);
   }
   load_weights({file, table, prefix, config, options}, *result.model, result.report);
+  resize_images(*result.model, config, architecture, options);
   // GGUF is read only: its models are saved as their first publisher does.
   const NamesTable published(architecture.tables[0]);
   const bool gguf = file.metadata().contains("general.architecture");

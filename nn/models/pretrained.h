@@ -29,6 +29,9 @@ struct PretrainedOptions {
   std::string pooling = {};
   StoredNorms batch_norm = StoredNorms::frozen;  // of models with batch norms
   std::int64_t norm_groups = 0;                  // of group norms; 0: the architecture's own
+  // The height and width of images: tables of positions are interpolated, and config.json tells it.
+  // 0: those of the config.
+  std::int64_t image_size = 0;
   // In the place of all the config's rates of dropout; unset: those.
   std::optional<double> dropout = {};
   // Only so many blocks, the first ones: a trunk for features. 0: all.

@@ -70,6 +70,9 @@ class ImageModel : public PretrainedModel {
   // [n, width], what the classifier takes.
   Var features(const Var& images);
   virtual Var classify(const Var& features) = 0;  // [n, classes]
+  // Fits tables of positions to images of this height and width, by the interpolation of the
+  // model's publisher. Models without such tables take images of any size.
+  virtual void resize_images(const Shape& /*size*/) {}
   Var forward(const Var& images) final { return classify(features(images)); }
 
  protected:

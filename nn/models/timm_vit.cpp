@@ -192,6 +192,7 @@ std::unique_ptr<PretrainedModel> make(const nlohmann::json& config,
                                .patch = fields.pair("patch_size", 16),
                                .registers = fields.index("reg_tokens").value_or(0),
                                .positions_of_patches_only = fields.flag("no_embed_class", false),
+                               .resampling = Bicubic::smooth,
                                .block_count = fields.size("depth"),
                                .block = block_of(fields),
                                .drop_path = fields.rate("drop_path_rate", 0),
@@ -205,10 +206,23 @@ std::unique_ptr<PretrainedModel> make(const nlohmann::json& config,
   return std::make_unique<VisionTransformer>(vit);
 }
 
+void set_image_size(nlohmann::json& config, std::int64_t size) {
+  config["model_args"]["img_size"] = size;
+  const auto usual = config.find("pretrained_cfg");
+  if (usual == config.end() || !usual->is_object()) return;
+  for (const char* field : {"input_size", "test_input_size"}) {
+    nlohmann::json& sizes = (*usual)[field];
+    if (sizes.is_array() && sizes.size() == 3) sizes = {sizes[0], size, size};
+  }
+}
+
 }  // namespace
 
 Architecture timm_vit_architecture() {
-  return {.names = {"vit_**", "deit_**", "deit3_**"}, .tables = {names}, .make = make};
+  return {.names = {"vit_**", "deit_**", "deit3_**"},
+          .tables = {names},
+          .make = make,
+          .set_image_size = set_image_size};
 }
 
 }  // namespace sotto::nn

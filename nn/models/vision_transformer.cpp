@@ -15,6 +15,13 @@ std::unique_ptr<Parameter> drawn(std::int64_t rows, std::int64_t features) {
   return std::make_unique<Parameter>(random_normal({1, rows, features}, 0, deviation));
 }
 
+// Rows and columns of patches.
+Shape grid_of(const Shape& image, const Shape& patch) {
+  const Shape grid{image[0] / patch[0], image[1] / patch[1]};
+  check(grid[0] >= 1 && grid[1] >= 1, "ViT: patches {} in images {}", patch, image);
+  return grid;
+}
+
 // The token, which is shared: beside batched patches it stands for each sample.
 void append(std::vector<Var>& parts, const std::unique_ptr<Parameter>& token, const Var& patches) {
   if (!token) return;
@@ -35,10 +42,7 @@ VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
   if (!names.cls_token.empty()) cls_token_ = drawn(1, features);
   if (!names.distillation_token.empty()) distillation_token_ = drawn(1, features);
   if (options.registers > 0) register_tokens_ = drawn(options.registers, features);
-  const std::int64_t rows = options.image[0] / options.patch[0],
-                     columns = options.image[1] / options.patch[1];
-  check(rows >= 1 && columns >= 1, "ViT: patches {} in images {}", options.patch, options.image);
-  positions_ = drawn(rows * columns + (options.positions_of_patches_only ? 0 : prefix()), features);
+  positions_ = drawn(grid_of(options.image, options.patch).numel() + prefix_positions(), features);
   for (std::int64_t k = 0; k < options.block_count; ++k) {
     EncoderBlockOptions block = options.block;
     const std::int64_t last = options.block_count - 1;
@@ -54,6 +58,19 @@ VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
 
 std::int64_t VisionTransformer::prefix() const {
   return (cls_token_ ? 1 : 0) + (distillation_token_ ? 1 : 0) + options_.registers;
+}
+
+std::int64_t VisionTransformer::prefix_positions() const {
+  return options_.positions_of_patches_only ? 0 : prefix();
+}
+
+void VisionTransformer::resize_images(const Shape& size) {
+  const Shape from = grid_of(options_.image, options_.patch), to = grid_of(size, options_.patch);
+  options_.image = size;
+  if (from == to) return;
+  positions_->value =
+      bicubic_table(positions_->value, prefix_positions(), from, to, options_.resampling);
+  positions_->value.relabel({.kind = MemoryKind::parameter});
 }
 
 Var VisionTransformer::stem(const Var& images) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/models/bicubic.h"
 #include "nn/models/encoder_block.h"
 #include "nn/models/pretrained_model.h"
 
@@ -24,6 +25,7 @@ struct VisionTransformerOptions {
   Shape image{224, 224}, patch{16, 16};  // height and width; pixels that fill no patch are cut off
   std::int64_t registers = 0;            // tokens that no classifier reads (Darcet et al. 2023)
   bool positions_of_patches_only = false;  // the other tokens have no position
+  Bicubic resampling = Bicubic::plain;     // of positions, for images of another size
   std::int64_t block_count = 12;
   EncoderBlockOptions block = {};
   double drop_path = 0;          // of the last block; from 0 at the first one in equal steps
@@ -40,6 +42,8 @@ class VisionTransformer final : public ImageModel {
  public:
   explicit VisionTransformer(const VisionTransformerOptions& options);
   Var classify(const Var& features) override;
+  // Throws std::invalid_argument for images smaller than a patch.
+  void resize_images(const Shape& size) override;
   ModelParts parts() const override;
   void visit(const Visitor& visitor) override;
 
@@ -47,8 +51,9 @@ class VisionTransformer final : public ImageModel {
   // Throws std::invalid_argument for images of another size than the options'.
   Var stem(const Var& images) override;
   Var through(const Var& x, std::int64_t begin, std::int64_t end) override;
-  Var pooled(const Var& x) override;  // [n, features]; [n, 2 features] with a distillation head
-  std::int64_t prefix() const;        // tokens in front of the patches
+  Var pooled(const Var& x) override;      // [n, features]; [n, 2 features] with a distillation head
+  std::int64_t prefix() const;            // tokens in front of the patches
+  std::int64_t prefix_positions() const;  // those of them that have a position
 
   VisionTransformerOptions options_;
   std::unique_ptr<Parameter> cls_token_, distillation_token_, register_tokens_;  // [1, r, features]

@@ -117,14 +117,22 @@ std::unique_ptr<PretrainedModel> make_deit(const nlohmann::json& config,
   return std::make_unique<VisionTransformer>(deit);
 }
 
+void set_image_size(nlohmann::json& config, std::int64_t size) { config["image_size"] = size; }
+
 }  // namespace
 
 Architecture vit_architecture() {
-  return {.names = {"vit", "ViTModel", "ViTFor**"}, .tables = tables("vit."), .make = make_vit};
+  return {.names = {"vit", "ViTModel", "ViTFor**"},
+          .tables = tables("vit."),
+          .make = make_vit,
+          .set_image_size = set_image_size};
 }
 
 Architecture deit_architecture() {
-  return {.names = {"deit", "DeiT**"}, .tables = tables("deit."), .make = make_deit};
+  return {.names = {"deit", "DeiT**"},
+          .tables = tables("deit."),
+          .make = make_deit,
+          .set_image_size = set_image_size};
 }
 
 }  // namespace sotto::nn

@@ -84,6 +84,7 @@ Tensor of_pictures(nn::ImageModel& model, const nn::Pretrained& pretrained, cons
   check(o.pooling == "mean", "--pooling: {} is of texts, and {} is a model of pictures", o.pooling,
         o.init);
   const images::ModelPictures inputs(nn::image_input(o.init, pretrained), o.size);
+  model.resize_images({inputs.size(), inputs.size()});
   const images::PictureFiles kind = images::kind_of(o.data);
   const images::PictureShape shape = kind == images::PictureFiles::folders
                                          ? images::PictureShape{.size = inputs.size()}

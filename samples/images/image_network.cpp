@@ -80,7 +80,9 @@ std::unique_ptr<StartedNetwork> start_network(const ImageNetworkOptions& options
   using enum nn::StoredNorms;
   const auto norms = options.norms == "group" ? group : options.norms == "folded" ? folded : frozen;
   return std::make_unique<StartedNetwork>(
-      options.start, nn::PretrainedOptions{.classes = options.classes, .batch_norm = norms},
+      options.start,
+      nn::PretrainedOptions{
+          .classes = options.classes, .batch_norm = norms, .image_size = options.input_size},
       StartedOptions{options.input_size, options.cached, options.layers});
 }
 

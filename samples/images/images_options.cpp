@@ -24,7 +24,7 @@ void ImagesTask::add_data_options(samples::CommandLine& line, samples::Settings&
       "FILE");
   line.option("--size", size_,
               "side of the square that files are resized and cut to; 0: 32. With --init, side of "
-              "all pictures for the model; 0: its own",
+              "all pictures for the model, whose positions are interpolated; 0: its own",
               "N");
   line.flag("--grey", grey_, "files as grey pictures");
   line.option("--train-size", s.train_size, "shapes drawn for training, without --data", "N");

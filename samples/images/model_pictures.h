@@ -9,12 +9,8 @@
 
 namespace sotto::images {
 
-// The weights [out, in] by which pixels are resized along an axis: bicubic interpolation (Keys
-// 1981, a = -1/2) where the picture grows, its kernel as wide as a new pixel where it shrinks, as
-// Pillow's BICUBIC.
-Tensor bicubic_weights(std::int64_t in, std::int64_t out);
-
-// Resizes pictures [n, c, h, w] in [0, 1] to a square and normalises their channels.
+// Resizes pictures [n, c, h, w] in [0, 1] to a square, by smooth bicubic interpolation
+// (nn/models/bicubic.h), and normalises their channels.
 class ModelPictures {
  public:
   // `size`: the square's side; 0: the model's own.

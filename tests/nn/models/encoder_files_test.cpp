@@ -38,6 +38,20 @@ json vit_config() {
           {"num_labels", 3}};
 }
 
+json timm_config() {
+  return {{"architecture", "vit_tiny_patch16_224"},
+          {"num_classes", 3},
+          {"label_names", {"a", "b", "c"}},
+          {"model_args",
+           {{"img_size", 8},
+            {"patch_size", 4},
+            {"embed_dim", 8},
+            {"depth", 1},
+            {"num_heads", 2},
+            {"num_classes", 3}}},
+          {"pretrained_cfg", {{"num_classes", 3}, {"input_size", {3, 8, 8}}}}};
+}
+
 using Tensors = std::map<std::string, Tensor>;
 using Rename = std::function<std::string(const std::string&)>;
 
@@ -62,11 +76,11 @@ std::string replaced(std::string text, const std::string& part, const std::strin
   return at == std::string::npos ? text : text.replace(at, part.size(), other);
 }
 
-std::vector<double> outputs(const nn::Pretrained& loaded) {
+std::vector<double> outputs(const nn::Pretrained& loaded, std::int64_t side = 8) {
   Tape tape({.training = false});
   const Tensor ids = Tensor::from(std::vector<std::int64_t>{3, 7, 4, 9}, {1, 4});
   if (loaded.report.architecture == "bert") return values_of((*loaded.model)(tape.input(ids)));
-  return values_of((*loaded.model)(tape.input(full({1, 3, 8, 8}, 0.5))));
+  return values_of((*loaded.model)(tape.input(full({1, 3, side, side}, 0.5))));
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& beginning) {
@@ -141,4 +155,40 @@ TEST_CASE("ViT's files with the names of version 5 hold the same model, and are 
   nn::save_pretrained(loaded, saved.path());
   CHECK(load_safetensors(saved.path("model.safetensors"))
             .tensors.contains("vit.layers.0.attention.q_proj.weight"));
+}
+
+TEST_CASE("a vision transformer for images of another size is saved as one") {
+  const auto own = [](const std::string& name) { return name; };
+  const TemporaryFolder vit, timm, saved;
+  write(vit, vit_config(), nn::vit_architecture(), own);
+  write(timm, timm_config(), nn::timm_vit_architecture(), own);
+  for (const TemporaryFolder* const folder : {&vit, &timm}) {
+    const nn::Pretrained loaded = nn::load_pretrained(folder->path(), {.image_size = 16});
+    nn::save_pretrained(loaded, saved.path());
+    CHECK(outputs(loaded, 16) == outputs(nn::load_pretrained(saved.path()), 16));
+    const nn::Pretrained same = nn::load_pretrained(folder->path(), {.image_size = 8});
+    CHECK(outputs(same) == outputs(nn::load_pretrained(folder->path())));
+  }
+  const json config = json::parse(nn::load_pretrained(saved.path()).config);
+  CHECK(config["model_args"]["img_size"] == 16);
+  CHECK(config["pretrained_cfg"]["input_size"] == json{3, 16, 16});
+  CHECK(throws([&] { nn::load_pretrained(vit.path(), {.image_size = -1}); }, "image_size -1"));
+  write(saved, bert_config(), nn::bert_architecture(), in_bert);
+  CHECK(throws([&] { nn::load_pretrained(saved.path(), {.image_size = 16}); },
+               "image_size 16: bert is no model of images"));
+}
+
+TEST_CASE("timm's config tells the classes of a new head everywhere, and no names of others") {
+  const TemporaryFolder folder, saved;
+  write(folder, timm_config(), nn::timm_vit_architecture(),
+        [](const std::string& name) { return name; });
+  const auto config_of = [&](std::int64_t classes) {
+    return json::parse(nn::load_pretrained(folder.path(), {.classes = classes}).config);
+  };
+  const json five = config_of(5);
+  CHECK(five["num_classes"] == 5);
+  CHECK(five["model_args"]["num_classes"] == 5);
+  CHECK(five["pretrained_cfg"]["num_classes"] == 5);
+  CHECK_FALSE(five.contains("label_names"));
+  CHECK(config_of(3).contains("label_names"));
 }

@@ -1,7 +1,8 @@
-// pretrained_program IN OUT INPUTS LOGITS [CLASSES]
+// pretrained_program IN OUT INPUTS LOGITS [CLASSES [SIZE]]
 //
 // Loads the model of the folder IN, changes its weights, saves it to OUT, and writes its logits for
-// the tensors of INPUTS: pixel_values, or input_ids and attention_mask.
+// the tensors of INPUTS: pixel_values, or input_ids and attention_mask. CLASSES and SIZE of images:
+// 0 for the file's.
 #include <string>
 
 #include <fmt/format.h>
@@ -23,9 +24,10 @@ Var logits_of(const nn::Pretrained& loaded, const TensorFile& inputs, Tape& tape
 }
 
 void run(const std::vector<std::string>& words) {
-  check(words.size() == 4 || words.size() == 5, "usage: IN OUT INPUTS LOGITS [CLASSES]");
-  const std::int64_t classes = words.size() == 5 ? std::stoll(words[4]) : 0;
-  const nn::Pretrained loaded = nn::load_pretrained(words[0], {.classes = classes});
+  check(words.size() >= 4 && words.size() <= 6, "usage: IN OUT INPUTS LOGITS [CLASSES [SIZE]]");
+  const auto number = [&](std::size_t k) { return words.size() > k ? std::stoll(words[k]) : 0; };
+  const nn::Pretrained loaded =
+      nn::load_pretrained(words[0], {.classes = number(4), .image_size = number(5)});
   constexpr double change = 1.125;  // the saved weights are not those of the file
   for (const auto& [name, parameter] : loaded.model->named_parameters())
     parameter->value = scale(parameter->value, change);

@@ -67,6 +67,10 @@ def random_weights(model):
     return model.eval()
 
 
+def from_timm(path, **arguments):
+    return timm.create_model(f"local-dir:{path}", pretrained=True, **arguments)
+
+
 def inputs_of(model, text):
     if not text:
         return {"pixel_values": torch.randn(ROWS, 3, SIDE, SIDE)}
@@ -103,6 +107,30 @@ def compare(name, model, load, inputs, folder, program, classes=()):
     return ok
 
 
+def compare_resized(name, original, saved, folder, program):
+    """Images of another size: `original` gives the logits with positions that the package interpolates, of weights
+    changed as the program changes them; `saved` those of what we saved, whose positions we interpolated."""
+    side = SIDE + 8
+    images = torch.randn(ROWS, 3, side, side)
+    save_file({"pixel_values": images}, f"{folder}/inputs.safetensors")
+    subprocess.run([program, f"{folder}/in", f"{folder}/out", f"{folder}/inputs.safetensors",
+                    f"{folder}/logits.safetensors", "0", str(side)], check=True)
+    ours = load_file(f"{folder}/logits.safetensors")["logits"]
+    with torch.no_grad():
+        errors = [float((ours - theirs).abs().max() / theirs.abs().max())
+                  for theirs in (original(images, side), saved(images))]
+    print(f"{name}, images of {side}: relative differences {errors[0]:.1e}, saved {errors[1]:.1e}")
+    return max(errors) < 1e-5
+
+
+def changed(model):
+    """As the program changes it."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.125)
+    return model.eval()
+
+
 def main(program):
     torch.manual_seed(0)
     ok = True
@@ -112,6 +140,11 @@ def main(program):
             model.save_pretrained(f"{folder}/in")
             inputs = inputs_of(model, not name.startswith(("vit", "deit")))
             ok &= compare(name, model, kind.from_pretrained, inputs, folder, program)
+            if "pixel_values" in inputs:
+                ok &= compare_resized(
+                    name, lambda x, side: changed(kind.from_pretrained(f"{folder}/in"))(
+                        x, interpolate_pos_encoding=True).logits,
+                    lambda x: kind.from_pretrained(f"{folder}/out").eval()(x).logits, folder, program)
     model = random_weights(T.BertModel(T.BertConfig(**TEXT)))
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(f"{folder}/in")
@@ -122,8 +155,11 @@ def main(program):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(f"{folder}/in").mkdir()
             save_for_hf(model, f"{folder}/in", model_args=arguments)
-            ok &= compare(name, model, lambda path: timm.create_model(f"local-dir:{path}", pretrained=True),
-                          inputs_of(model, False), folder, program)
+            ok &= compare(name, model, from_timm, inputs_of(model, False), folder, program)
+            ok &= compare(f"{name}, new head", model, from_timm, inputs_of(model, False), folder, program, ["5"])
+            if "resnet" not in architecture:
+                ok &= compare_resized(name, lambda x, side: changed(from_timm(f"{folder}/in", img_size=side))(x),
+                                      lambda x: from_timm(f"{folder}/out").eval()(x), folder, program)
     return 0 if ok else 1
 
 

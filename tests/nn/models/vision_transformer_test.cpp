@@ -60,6 +60,13 @@ std::vector<std::string> names(nn::Module& model) {
   return all;
 }
 
+Tensor value_of(nn::Module& model, const std::string& name) {
+  for (const auto& [path, parameter] : model.named_parameters()) {
+    if (path == name) return clone(parameter->value);
+  }
+  return {};
+}
+
 bool has(nn::Module& model, const std::string& name) {
   const std::vector<std::string> all = names(model);
   return std::find(all.begin(), all.end(), name) != all.end();
@@ -128,6 +135,24 @@ TEST_CASE("dropped paths are whole branches of a sample, in training only") {
   CHECK(run(x, false, 0) != both);
 }
 
+TEST_CASE("positions follow images of another size, those of tokens without a place stay") {
+  for (const Kind& kind : kinds()) {
+    INFO(kind.name);
+    const auto model = made(kind);
+    const bool timm = kind.config.contains("model_args");
+    const std::string name = timm ? "pos_embed" : "embeddings.position_embeddings";
+    const Tensor before = value_of(*model, name);
+    dynamic_cast<nn::ImageModel&>(*model).resize_images({16, 12});
+    const Tensor after = value_of(*model, name);
+    const std::int64_t first = before.size(1) - (timm ? 6 : 4);
+    CHECK(after.shape() == Shape{1, first + 12, 8});
+    CHECK(after.slice(1, 0, first).to_vector<float>() ==
+          before.slice(1, 0, first).to_vector<float>());
+    Tape tape({.training = false});
+    CHECK((*model)(tape.input(zeros({2, 2, 16, 12}))).shape() == Shape{2, 3});
+  }
+}
+
 TEST_CASE("vision transformers that compute something else are refused by name") {
   const auto refused = [](const std::string& architecture, const json& more,
                           const std::string& text) {
@@ -147,4 +172,9 @@ TEST_CASE("vision transformers that compute something else are refused by name")
   const auto model = made(kinds()[0]);
   Tape tape;
   CHECK(throws([&] { (*model)(tape.input(zeros({1, 2, 12, 12}))); }, "(1, 2, 12, 12)"));
+  CHECK(throws(
+      [&] {
+        dynamic_cast<nn::ImageModel&>(*model).resize_images({3, 8});
+      },
+      "patches (4, 4) in images (3, 8)"));
 }
