@@ -7,6 +7,19 @@
 
 namespace sotto::nn {
 
+namespace {
+
+std::vector<onnx::Input> inputs_of(const std::vector<Tensor>& examples, const OnnxNames& names) {
+  check(names.inputs.size() == examples.size(), "export_onnx: {} names for {} inputs",
+        names.inputs.size(), examples.size());
+  std::vector<onnx::Input> inputs;
+  for (std::size_t i = 0; i < examples.size(); ++i)
+    inputs.push_back({names.inputs[i], examples[i]});
+  return inputs;
+}
+
+}  // namespace
+
 void export_onnx(Module& model, const Tensor& example, const std::string& path,
                  const OnnxNames& names) {
   export_onnx(
@@ -15,12 +28,7 @@ void export_onnx(Module& model, const Tensor& example, const std::string& path,
 
 void export_onnx(Module& model, const std::vector<Tensor>& examples, const OnnxForward& forward,
                  const std::string& path, const OnnxNames& names) {
-  check(names.inputs.size() == examples.size(), "export_onnx: {} names for {} inputs",
-        names.inputs.size(), examples.size());
-  std::vector<onnx::Input> inputs;
-  for (std::size_t i = 0; i < examples.size(); ++i)
-    inputs.push_back({names.inputs[i], examples[i]});
-  onnx::traced_graph(model, inputs, forward, names.output).write(path);
+  onnx::traced_graph(model, inputs_of(examples, names), forward, names.output).write(path);
 }
 
 void export_onnx(TokenModel& model, const TokenExamples& examples, const std::string& path,
@@ -43,7 +51,7 @@ void export_onnx(TokenModel& model, const TokenExamples& examples, const std::st
     for (std::size_t i = 0; i < places.size(); ++i) inputs.*places[i] = x[i + 1];
     return model(inputs);
   };
-  export_onnx(model, given, forward, path, names);
+  onnx::length_graph(model, inputs_of(given, names), forward, names.output).write(path);
 }
 
 }  // namespace sotto::nn

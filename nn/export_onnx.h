@@ -37,7 +37,8 @@ void export_onnx(Module& model, const std::vector<Tensor>& examples, const OnnxF
                  const std::string& path, const OnnxNames& names);
 
 // The same for a model of tokens, with those of the inputs that the examples have: "input_ids",
-// "attention_mask", "position_ids", "token_type_ids".
+// "attention_mask", "position_ids", "token_type_ids". Axis "t", their length, is open too, up to
+// that of the examples, unless they have fewer than 4 tokens or the model takes one length.
 struct TokenExamples {
   Tensor ids = {};          // i64 [n, t]
   Tensor mask = {};         // i64 [n, t], or undefined

@@ -13,7 +13,7 @@ namespace sotto::nn::onnx {
 namespace {
 
 constexpr std::int64_t ir_version = 8, operator_set = 17;
-constexpr const char* batch_axis = "n";  // the name of the axis whose size is open
+constexpr std::string_view batch_axis = "n";  // the name of the axis whose size is open
 
 // Numbers of fields in onnx.proto.
 namespace model_field {
@@ -117,21 +117,54 @@ void Graph::take_name(const std::string& name) {
 
 void Graph::declare(int field, const std::string& name, const Tensor& example, int axis) {
   take_name(name);
+  const Shape& shape = example.shape();
+  Declared value{field, name, example.dtype(), {shape.begin(), shape.end()}, Names(shape.rank())};
+  value.axes.at(static_cast<std::size_t>(axis)) = std::string(batch_axis);
+  declared_.push_back(value);
+}
+
+ProtoMessage Graph::Declared::message() const {
   ProtoMessage shape, tensor, type, value;
-  for (int i = 0; i < example.rank(); ++i) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
     ProtoMessage size;
-    if (i == axis)
-      size.add(axis_field::name, std::string_view(batch_axis));
+    if (axes[i].empty())
+      size.add(axis_field::size, sizes[i]);
     else
-      size.add(axis_field::size, example.size(i));
+      size.add(axis_field::name, std::string_view(axes[i]));
     shape.add(shape_field::axis, size);
   }
-  tensor.add(tensor_type_field::element, type_number(example.dtype()));
+  tensor.add(tensor_type_field::element, type_number(dtype));
   tensor.add(tensor_type_field::shape, shape);
   type.add(type_field::tensor, tensor);
   value.add(value_field::name, std::string_view(name));
   value.add(value_field::type, type);
-  declared_.add(field, value);
+  return value;
+}
+
+ProtoMessage Graph::Node::message() const {
+  ProtoMessage message;
+  for (const std::string& x : inputs) message.add(node_field::input, std::string_view(x));
+  for (const std::string& y : outputs) message.add(node_field::output, std::string_view(y));
+  message.add(node_field::name, std::string_view(name));
+  message.add(node_field::op, std::string_view(op));
+  message.append(attributes);
+  return message;
+}
+
+bool Graph::Node::same_but_inputs(const Node& other) const {
+  return name == other.name && op == other.op && inputs.size() == other.inputs.size() &&
+         outputs == other.outputs && attributes.bytes() == other.attributes.bytes();
+}
+
+const Tensor* Graph::stored(const std::string& name) const {
+  const auto found = std::ranges::find(initializers_, name, &Initializer::name);
+  return found == initializers_.end() ? nullptr : &found->value;
+}
+
+void Graph::drop_unused() {
+  std::set<std::string> used;
+  for (const Node& node : nodes_) used.insert(node.inputs.begin(), node.inputs.end());
+  std::erase_if(initializers_, [&](const Initializer& x) { return !used.contains(x.name); });
 }
 
 void Graph::input(const std::string& name, const Tensor& example, int axis) {
@@ -145,11 +178,7 @@ void Graph::input(const std::string& name, const Tensor& example, int axis) {
 void Graph::output(const std::string& name, const std::string& value, const Tensor& example,
                    int axis) {
   declare(graph_field::output, name, example, axis);
-  ProtoMessage message;
-  message.add(node_field::input, std::string_view(value));
-  message.add(node_field::output, std::string_view(name));
-  message.add(node_field::op, std::string_view("Identity"));
-  nodes_.push_back({name, message});
+  nodes_.push_back({name, "Identity", {value}, {name}, {}});
 }
 
 std::string Graph::initializer(const std::string& name, const Tensor& value) {
@@ -176,18 +205,12 @@ Names Graph::add_several(const char* op, const Names& inputs, int results,
                          const NodeAttributes& attributes) {
   const std::string name =
       fmt::format("{}{}{}_{}", module_, module_.empty() ? "" : "/", op, nodes_.size());
-  ProtoMessage message;
-  for (const std::string& x : inputs) message.add(node_field::input, std::string_view(x));
-  Names made;
-  for (int i = 0; i < results; ++i) {
-    made.push_back(results == 1 ? name : fmt::format("{}:{}", name, i));
-    message.add(node_field::output, std::string_view(made.back()));
-  }
-  message.add(node_field::name, std::string_view(name));
-  message.add(node_field::op, std::string_view(op));
-  for (const NodeAttribute& x : attributes) message.add(node_field::attribute, x.message());
-  nodes_.push_back({name, message});
-  return made;
+  Node node{name, op, inputs, {}, {}};
+  for (int i = 0; i < results; ++i)
+    node.outputs.push_back(results == 1 ? name : fmt::format("{}:{}", name, i));
+  for (const NodeAttribute& x : attributes) node.attributes.add(node_field::attribute, x.message());
+  nodes_.push_back(std::move(node));
+  return nodes_.back().outputs;
 }
 
 std::string Graph::add(const char* op, const Names& inputs, const NodeAttributes& attributes) {
@@ -205,7 +228,8 @@ std::string Graph::samples() {
 std::string Graph::difference(const Graph& other) const {
   for (std::size_t i = 0; i < std::max(nodes_.size(), other.nodes_.size()); ++i) {
     if (i >= nodes_.size()) return other.nodes_[i].name;
-    if (i >= other.nodes_.size() || nodes_[i].message.bytes() != other.nodes_[i].message.bytes())
+    if (i >= other.nodes_.size() || !nodes_[i].same_but_inputs(other.nodes_[i]) ||
+        nodes_[i].inputs != other.nodes_[i].inputs)
       return nodes_[i].name;
   }
   if (constants_ == other.constants_) return {};
@@ -215,9 +239,10 @@ std::string Graph::difference(const Graph& other) const {
 
 void Graph::write(const std::string& path) const {
   ProtoMessage small;  // the graph but for the tensors
-  for (const Node& node : nodes_) small.add(graph_field::node, node.message);
+  for (const Node& node : nodes_) small.add(graph_field::node, node.message());
   small.add(graph_field::name, std::string_view("model"));
-  std::uint64_t size = small.bytes().size() + declared_.bytes().size();
+  for (const Declared& value : declared_) small.add(value.field, value.message());
+  std::uint64_t size = small.bytes().size();
   std::vector<std::string> heads;
   for (const Initializer& x : initializers_) {
     const std::string head = head_of(x.name, x.value).bytes();
@@ -237,7 +262,6 @@ void Graph::write(const std::string& path) const {
   write_file_atomically(path, [&](FileWriter& file) {
     file.write(model.bytes());
     file.write(small.bytes());
-    file.write(declared_.bytes());
     for (std::size_t i = 0; i < heads.size(); ++i) {
       file.write(heads[i]);
       file.write(elements(initializers_[i].value));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -55,20 +56,39 @@ class Graph {
                     const NodeAttributes& attributes = {});
   // The number of samples, i64 [1].
   std::string samples();
+  const std::string& first_input() const { return first_input_; }
   // The path of the module that the next nodes are for; their names begin with it.
   void set_module(const std::string& path) { module_ = path; }
 
   // The name of the first node, or constant, that another graph does not have; empty if there is
   // none.
   std::string difference(const Graph& other) const;
+  // The graph for rows of any length up to that of this graph, axis 1 of its first input, by graphs
+  // of two shorter ones. Nullopt if they differ by more than sizes of axes, and by numbers and
+  // beginnings of constants that follow from the length.
+  std::optional<Graph> of_any_length(const Graph& shorter, const Graph& shortest) const;
   // Writes the file, whole or not at all. Throws std::invalid_argument above 2 GiB, the most that a
   // message of Protocol Buffers holds.
   void write(const std::string& path) const;
 
  private:
   struct Node {
+    std::string name, op;
+    Names inputs, outputs;
+    ProtoMessage attributes;  // fields of the node
+
+    ProtoMessage message() const;
+    bool same_but_inputs(const Node& other) const;  // as many inputs, of any names
+  };
+  // An input or output.
+  struct Declared {
+    int field;
     std::string name;
-    ProtoMessage message;
+    Dtype dtype;
+    Ints sizes;
+    Names axes;  // of each the name, if its size is open; else empty
+
+    ProtoMessage message() const;
   };
   struct Initializer {
     std::string name;
@@ -78,11 +98,14 @@ class Graph {
   // Throws std::invalid_argument for a name that another value of the file has.
   void take_name(const std::string& name);
   void declare(int field, const std::string& name, const Tensor& example, int axis);
+  // The tensor of an initializer; null if none has this name.
+  const Tensor* stored(const std::string& name) const;
+  void drop_unused();
 
   std::vector<Node> nodes_;
   std::vector<Initializer> initializers_;
   std::map<std::pair<std::string, std::string>, std::string> constants_;  // (form, bytes) to name
-  ProtoMessage declared_;                                                 // inputs and outputs
+  std::vector<Declared> declared_;                                        // inputs and outputs
   std::set<std::string> names_;  // of inputs, output and tensors
   std::string module_, samples_, first_input_;
   int first_axis_ = 0;

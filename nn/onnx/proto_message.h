@@ -17,6 +17,8 @@ class ProtoMessage {
   // The beginning of a field of so many bytes, which the caller writes behind.
   void begin(int field, std::uint64_t size);
 
+  void append(const ProtoMessage& fields) { bytes_ += fields.bytes_; }
+
   const std::string& bytes() const { return bytes_; }
 
  private:

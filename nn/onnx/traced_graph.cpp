@@ -226,4 +226,22 @@ Graph traced_graph(Module& model, const std::vector<Input>& inputs, const Forwar
   return graph;
 }
 
+Graph length_graph(Module& model, const std::vector<Input>& inputs, const Forward& forward,
+                   const std::string& output) {
+  Graph graph = traced_graph(model, inputs, forward, output);
+  constexpr std::int64_t least = 4;  // the shortest of the three has an axis above 1
+  const std::int64_t length = inputs[0].example.rank() >= 2 ? inputs[0].example.size(1) : 0;
+  if (length < least) return graph;
+  const auto shorter = [&](std::int64_t by) {
+    std::vector<Input> cut = with_rows(inputs);
+    for (Input& input : cut) input.example = contiguous(input.example.slice(1, 0, length - by));
+    return graph_for(model, cut, forward, output);
+  };
+  try {
+    return graph.of_any_length(shorter(1), shorter(2)).value_or(graph);
+  } catch (const std::invalid_argument&) {  // the model takes rows of one length
+    return graph;
+  }
+}
+
 }  // namespace sotto::nn::onnx

@@ -23,4 +23,10 @@ using Forward = std::function<Var(const std::vector<Var>& inputs)>;
 Graph traced_graph(Module& model, const std::vector<Input>& inputs, const Forward& forward,
                    const std::string& output);
 
+// The same of inputs [n, t, ...] for rows of any length, up to the examples' t: three lengths are
+// traced, and a size or constant that follows from the length is computed from it. The graph is for
+// the examples' length alone where they have fewer than 4 elements or something else differs.
+Graph length_graph(Module& model, const std::vector<Input>& inputs, const Forward& forward,
+                   const std::string& output);
+
 }  // namespace sotto::nn::onnx

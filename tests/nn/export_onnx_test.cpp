@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
 
 #include "autograd/custom_op.h"
 #include "autograd/ops.h"
@@ -117,6 +118,22 @@ struct Tagger final : nn::TokenModel {
   Var forward(const nn::TokenInputs& inputs) override {
     const Var x = table(inputs.ids);
     return inputs.mask ? where(unsqueeze(*inputs.mask, -1), x, x.tape().constant(zeros({}))) : x;
+  }
+  nn::ModelParts parts() const override { return {}; }
+  void visit(const nn::Visitor& visitor) override { visitor("table", table); }
+};
+
+// Tokens and the numbers of their places, in another shape.
+struct Placed final : nn::TokenModel {
+  explicit Placed(std::function<Var(const Var&)> f = {}) : f(std::move(f)) {}
+  nn::Embedding table{5, 4};
+  std::function<Var(const Var&)> f;
+  Var forward(const nn::TokenInputs& inputs) override {
+    const std::int64_t n = inputs.ids.shape()[0], t = inputs.ids.shape()[1];
+    std::vector<float> places(static_cast<std::size_t>(t));
+    std::iota(places.begin(), places.end(), 1.0F);
+    const Var x = table(inputs.ids), y = x * x.tape().constant(Tensor::from(places, {t, 1}));
+    return reshape(square(reshape(f ? f(y) : y, {n, 2 * t, 2})), {n, t, 4});
   }
   nn::ModelParts parts() const override { return {}; }
   void visit(const nn::Visitor& visitor) override { visitor("table", table); }
@@ -284,6 +301,33 @@ TEST_CASE("names in a file are different") {
       },
       "export_onnx: two values of the file are called bias"));
   CHECK(throws([&] { run({{"x"}, "x"}); }, "export_onnx: two values of the file are called x"));
+}
+
+TEST_CASE("rows of tokens have any length where constants follow from it") {
+  const TemporaryFolder folder;
+  // The size of axis 1 of the input, or its name.
+  const auto length = [&](nn::TokenModel& model, std::int64_t tokens) {
+    nn::export_onnx(model, {.ids = zeros({1, tokens}, Dtype::i64)}, folder.path("model.onnx"));
+    const Message axis = Message(contents(folder.path("model.onnx")))
+                             .message(graph_of_model)
+                             .message(input)
+                             .message(2)
+                             .message(1)
+                             .message(2)
+                             .message(1, 1);
+    return axis.all(2).empty() ? axis.text(1) : axis.text(2);
+  };
+  Placed placed;
+  CHECK(length(placed, 6) == "t");
+  CHECK(length(placed, 3) == "3");
+  // A number that does not follow, and a model of rows of one length.
+  Placed averaged([](const Var& x) { return x * (1.0 / static_cast<double>(x.shape()[1])); });
+  CHECK(length(averaged, 6) == "6");
+  Placed whole([](const Var& x) {
+    check(x.shape()[1] == 6, "rows of six");
+    return x;
+  });
+  CHECK(length(whole, 6) == "6");
 }
 
 TEST_CASE("models of tokens name their inputs") {

@@ -1,7 +1,8 @@
 // Our half of onnx_test.py: onnx_program FOLDER [NAME PATH ARCHITECTURE]... exports layers,
 // operations, and pretrained models for the inputs in FOLDER/NAME.in. For each it writes a file
-// .onnx, and inputs and our results, for two numbers of samples, to .0 and .1, as safetensors. It
-// prints a line for each: what it is, the file's name, and why it was refused.
+// .onnx, and inputs and our results, for two numbers of samples, to .0 and .1, as safetensors, and
+// of models of tokens for shorter rows to .2 and .3. It prints a line for each: what it is, the
+// file's name, and why it was refused.
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -32,6 +33,12 @@ using Inputs = std::map<std::string, Tensor>;
 // The first rows of all inputs.
 Inputs first_rows(Inputs inputs, std::int64_t rows) {
   for (auto& [name, x] : inputs) x = contiguous(x.slice(0, 0, rows));
+  return inputs;
+}
+
+// Rows of so many tokens.
+Inputs first_tokens(Inputs inputs, std::int64_t length) {
+  for (auto& [name, x] : inputs) x = contiguous(x.slice(1, 0, length));
   return inputs;
 }
 
@@ -101,7 +108,11 @@ void write_tokens(nn::TokenModel& model, const Inputs& inputs, const std::string
   const auto write = [&](const Inputs& x, const std::string& file) {
     nn::export_onnx(model, examples(x), file);
   };
-  write_files({inputs, run, write}, path);
+  const Exported one{inputs, run, write};
+  write_files(one, path);
+  const std::int64_t length = inputs.at("input_ids").size(1);
+  write_results(one, first_tokens(inputs, length - 3), path + ".2");
+  write_results(one, first_tokens(twice(inputs), 1), path + ".3");
 }
 
 void write_pretrained(const std::string& file, const std::string& architecture,
