@@ -1,11 +1,13 @@
 #include "nn/models/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/io/utf8.h"
 
 namespace sotto::nn {
 
@@ -105,10 +107,26 @@ const nlohmann::json& ConfigFields::object(const char* field) const {
   return value ? *value : none;
 }
 
+std::string ConfigFields::architecture() const {
+  const nlohmann::json* names = find("architectures");
+  const bool named = names && names->is_array() && !names->empty() && names->front().is_string();
+  return named ? names->front().get<std::string>() : text("architecture", "");
+}
+
 void ConfigFields::require(const char* field, const nlohmann::json& value) const {
   const nlohmann::json* at = find(field);
   check(!at || *at == value, "config: {} = {} is not supported, only {}", field,
         at ? shown(*at) : "", shown(value));
+}
+
+void ConfigFields::check_known(const char* object, const std::vector<std::string>& known,
+                               const nlohmann::json& values) const {
+  for (const auto& [name, value] : json_.items()) {
+    if (value.is_null() || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    check(values.contains(name), "config: {} has {}, which is not supported", object,
+          excerpt(name));
+    require(name.c_str(), values[name]);
+  }
 }
 
 void ConfigFields::check_divides(const char* size, std::int64_t of, const char* parts,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -35,8 +36,16 @@ class ConfigFields {
   const nlohmann::json& object(const char* field) const;
   bool has(const char* field) const;  // there, and not null
 
+  // The first entry of `architectures`, which PretrainedOptions::architecture stands in; else
+  // timm's `architecture`; empty if there is neither.
+  std::string architecture() const;
+
   // Throws, naming the field and its value, if it is there and another than the value.
   void require(const char* field, const nlohmann::json& value) const;
+  // Throws, naming it in `object`, for a field that is none of `known` and not null, and has not
+  // the value that `values` gives: an object of such fields.
+  void check_known(const char* object, const std::vector<std::string>& known,
+                   const nlohmann::json& values) const;
   // Throws unless `parts` divides `size`, naming both.
   void check_divides(const char* size, std::int64_t of, const char* parts,
                      std::int64_t count) const;

@@ -7,6 +7,7 @@
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/reductions.h"
+#include "nn/models/model_blocks.h"
 
 namespace sotto::nn {
 
@@ -35,8 +36,9 @@ std::int64_t rounded_channels(double channels) {
 // is x if the shapes agree, otherwise nothing. Each is a convolution with its norm.
 class InvertedResidual final : public Module {
  public:
-  // `timm_names` as in EfficientNetOptions.
-  InvertedResidual(const InvertedResidualOptions& options, const ConvNorm& norm, bool timm_names);
+  // A block of the network, whose branch is dropped at this rate.
+  InvertedResidual(const InvertedResidualOptions& options, const EfficientNetOptions& network,
+                   double drop_path);
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
@@ -44,14 +46,25 @@ class InvertedResidual final : public Module {
   std::optional<NormedConv> expand_;
   NormedConv depthwise_, project_;
   bool residual_, timm_names_;
+  double drop_path_;
 };
 
-InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const ConvNorm& norm,
-                                   bool timm_names)
-    : residual_(options.stride == 1 && options.in == options.out), timm_names_(timm_names) {
+// The padding of a convolution of the network.
+ConvOptions padded(const EfficientNetOptions& network, std::int64_t kernel, std::int64_t stride) {
+  if (network.same_padding) return {.stride = {stride}, .same = true};
+  return {.stride = {stride}, .padding = {kernel / 2}};
+}
+
+InvertedResidual::InvertedResidual(const InvertedResidualOptions& options,
+                                   const EfficientNetOptions& network, double drop_path)
+    : residual_(options.stride == 1 && options.in == options.out),
+      timm_names_(network.timm_names),
+      drop_path_(drop_path) {
   const auto& [in, out, inner, kernel, stride] = options;
+  const ConvNorm& norm = network.norm;
   if (inner != in) expand_.emplace(in, inner, 1, ConvOptions{}, norm);
-  const ConvOptions depthwise{.stride = {stride}, .groups = inner, .same = true};
+  ConvOptions depthwise = padded(network, kernel, stride);
+  depthwise.groups = inner;
   depthwise_ = NormedConv(inner, inner, kernel, depthwise, norm);
   project_ = NormedConv(inner, out, 1, {}, norm);
 }
@@ -59,7 +72,7 @@ InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const
 Var InvertedResidual::forward(const Var& x) {
   Var y = expand_ ? relu6((*expand_)(x)) : x;
   y = project_(relu6(depthwise_(y)));
-  return residual_ ? std::move(y) + x : y;
+  return residual_ ? drop_path(std::move(y), drop_path_) + x : y;
 }
 
 void InvertedResidual::visit(const Visitor& visitor) {
@@ -109,14 +122,18 @@ EfficientNetOptions parse_efficientnet(const std::string& name) {
 }
 
 EfficientNet::EfficientNet(const EfficientNetOptions& options)
-    : stem_(options.channels, options.stem, 3, {.stride = {2}, .same = true}, options.norm),
-      timm_names_(options.timm_names) {
-  std::int64_t in = options.stem;
+    : stem_(options.channels, options.stem, 3, padded(options, 3, 2), options.norm),
+      timm_names_(options.timm_names),
+      dropout_(options.dropout) {
+  std::int64_t in = options.stem, number = 0, count = 0;
+  for (const auto& blocks : options.stages) count += std::ssize(blocks);
   for (const std::vector<InvertedResidualOptions>& blocks : options.stages) {
     Sequential stage;
     for (const InvertedResidualOptions& block : blocks) {
       check(block.in == in, "EfficientNet: a block of {} channels follows {}", block.in, in);
-      (timm_names_ ? stage : blocks_).add(InvertedResidual(block, options.norm, timm_names_));
+      const double depth = static_cast<double>(number++) / static_cast<double>(count);
+      (timm_names_ ? stage : blocks_)
+          .add(InvertedResidual(block, options, options.drop_path * depth));
       in = block.out;
     }
     if (timm_names_) blocks_.add(std::move(stage));
@@ -141,7 +158,7 @@ Var EfficientNet::through(const Var& x, std::int64_t begin, std::int64_t end) {
 
 Var EfficientNet::pooled(const Var& x) { return mean(relu6(head_(x)), {2, 3}); }
 
-Var EfficientNet::classify(const Var& features) { return (*fc_)(features); }
+Var EfficientNet::classify(const Var& features) { return (*fc_)(dropout(features, dropout_)); }
 
 void EfficientNet::visit(const Visitor& visitor) {
   visitor(timm_names_ ? "conv_stem" : "_conv_stem", stem_.conv);

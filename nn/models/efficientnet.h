@@ -19,7 +19,6 @@ struct InvertedResidualOptions {
   std::int64_t stride = 1;       // of the depthwise convolution
 };
 
-// Padding is "same", as TensorFlow has it: it depends on the size (ConvOptions::same).
 struct EfficientNetOptions {
   std::int64_t stem = 32;  // channels of the first convolution
   std::vector<std::vector<InvertedResidualOptions>> stages = {};  // blocks, by stages
@@ -28,6 +27,11 @@ struct EfficientNetOptions {
   std::int64_t channels = 3;                                      // of the images
   ConvNorm norm = {.eps = 1e-3};                                  // behind every convolution
   bool timm_names = false;  // the names of timm: conv_stem, blocks.0.0.conv_dw, classifier
+  // Padding as TensorFlow has it, which depends on the size (ConvOptions::same); else half a kernel
+  // on all sides.
+  bool same_padding = true;
+  double dropout = 0;    // in front of the classifier
+  double drop_path = 0;  // the branch of block k of K has this rate times k / K
 };
 
 // Returns the options of efficientnet_lite0 to efficientnet_lite4. Throws std::invalid_argument for
@@ -54,6 +58,7 @@ class EfficientNet final : public ImageModel {
   std::unique_ptr<Module> fc_;
   std::vector<std::int64_t> stages_;  // numbers of blocks
   bool timm_names_;
+  double dropout_;
 };
 
 }  // namespace sotto::nn

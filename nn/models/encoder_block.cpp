@@ -8,13 +8,6 @@ namespace sotto::nn {
 
 namespace {
 
-// Drops a sample's whole branch [n, t, features].
-Var drop_path(const Var& branch, double rate) {
-  if (rate == 0 || !branch.tape().options().training) return branch;
-  const Tensor ones = full({branch.shape()[0], 1, 1}, 1, branch.dtype(), branch.value().device());
-  return branch * dropout(branch.tape().input(ones), rate);
-}
-
 Var scaled(const Var& branch, const std::unique_ptr<Parameter>& factors) {
   return factors ? branch * branch.tape().use(*factors) : branch;
 }

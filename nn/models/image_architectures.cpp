@@ -2,6 +2,7 @@
 // names and shapes of a file, and stand in the config from then on.
 #include <nlohmann/json.hpp>
 
+#include "core/io/utf8.h"
 #include "core/io/weights_file.h"
 #include "nn/models/architecture.h"
 #include "nn/models/config.h"
@@ -136,9 +137,24 @@ nlohmann::json resnet_config(const WeightsFile& file, const PretrainedOptions& o
   return config;
 }
 
+// Throws std::invalid_argument for an option of timm's that changes what is computed: all others
+// are read off the file.
+void check_timm(const ConfigFields& fields) {
+  fields.require("global_pool", "avg");
+  ConfigFields(fields.object("model_args"))
+      .check_known("model_args",
+                   {"num_classes", "in_chans", "drop_rate", "drop_path_rate", "pos_drop_rate",
+                    "proj_drop_rate", "attn_drop_rate", "zero_init_last"},
+                   {{"global_pool", "avg"}, {"output_stride", 32}});
+}
+
 std::unique_ptr<PretrainedModel> make_resnet(const nlohmann::json& config,
                                              const PretrainedOptions&) {
   const ConfigFields fields(config);
+  check_timm(fields);
+  const std::string name = fields.architecture();
+  check(!name.starts_with("resnetaa") && !name.starts_with("resnetblur"),
+        "config: {} smooths where it strides, which is not supported", excerpt(name));
   return std::make_unique<ResNet>(ResNetOptions{.blocks = sizes(config.at("blocks"), "blocks"),
                                                 .bottleneck = fields.flag("bottleneck", false),
                                                 .width = fields.size("width"),
@@ -201,13 +217,19 @@ nlohmann::json efficientnet_config(const WeightsFile& file, const PretrainedOpti
 std::unique_ptr<PretrainedModel> make_efficientnet(const nlohmann::json& config,
                                                    const PretrainedOptions&) {
   constexpr std::array<std::int64_t, 7> strides{1, 2, 2, 2, 1, 2, 1};  // of the stages
-  const ConfigFields fields(config);
+  const ConfigFields fields(config), arguments(fields.object("model_args"));
+  check_timm(fields);
+  const bool timm_names = fields.flag("timm_names", false),
+             tensorflow = !timm_names || fields.architecture().starts_with("tf_");
   EfficientNetOptions options{.stem = fields.size("stem"),
                               .features = fields.size("features"),
                               .classes = fields.classes(),
                               .channels = fields.size("channels", 3),
-                              .norm = norm_of(fields, 1e-3),
-                              .timm_names = fields.flag("timm_names", false)};
+                              .norm = norm_of(fields, tensorflow ? 1e-3 : 1e-5),
+                              .timm_names = timm_names,
+                              .same_padding = tensorflow,
+                              .dropout = arguments.rate("drop_rate", 0),
+                              .drop_path = arguments.rate("drop_path_rate", 0)};
   const nlohmann::json& stages = config.at("stages");
   check(stages.is_array() && stages.size() == strides.size(),
         "config: stages: {} of them, where EfficientNet has {}", stages.size(), strides.size());

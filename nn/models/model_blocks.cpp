@@ -70,6 +70,14 @@ Var merge_heads(const Var& x) {
   return reshape(permute(x, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
 }
 
+Var drop_path(Var branch, double rate) {
+  if (rate == 0 || !branch.tape().options().training) return branch;
+  Shape shape = Shape::filled(branch.rank(), 1);
+  shape[0] = branch.shape()[0];
+  const Tensor ones = full(shape, 1, branch.dtype(), branch.value().device());
+  return branch * dropout(branch.tape().input(ones), rate);
+}
+
 std::unique_ptr<Module> linear_child(std::int64_t in, std::int64_t out, bool bias) {
   return std::make_unique<Linear>(in, out, LinearOptions{.bias = bias});
 }

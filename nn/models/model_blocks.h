@@ -25,6 +25,10 @@ std::vector<Var> hidden_keys(const std::optional<Var>& attention_mask);
 Var split_heads(const Var& x, std::int64_t heads);
 Var merge_heads(const Var& x);
 
+// Stochastic depth (Huang et al. 2016), in training alone: a sample's whole branch [n, ...] is 0
+// with probability `rate`, and else divided by 1 - rate.
+Var drop_path(Var branch, double rate);
+
 // A linear layer as a child that tuning and loading can replace.
 std::unique_ptr<Module> linear_child(std::int64_t in, std::int64_t out, bool bias = true);
 // An embedding table as such a child.

@@ -122,8 +122,15 @@ void shorten(nlohmann::json& config, const PretrainedOptions& options) {
   fail("pretrained: blocks: the config has no number of blocks");
 }
 
-// The config with the rate of dropout that is asked for, in all architectures' fields.
+// The config with the rates of dropout that are asked for, in all architectures' fields.
 nlohmann::json with_dropout(nlohmann::json config, const PretrainedOptions& options) {
+  nlohmann::json arguments = ConfigFields(config).object("model_args");  // timm's
+  if (options.drop_path) arguments["drop_path_rate"] = *options.drop_path;
+  if (options.dropout) {
+    for (const char* field : {"drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate"})
+      arguments[field] = *options.dropout;
+  }
+  config["model_args"] = arguments;
   if (!options.dropout) return config;
   for (const char* field :
        {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout_prob",

@@ -34,6 +34,9 @@ struct PretrainedOptions {
   std::int64_t image_size = 0;
   // In the place of all the config's rates of dropout; unset: those.
   std::optional<double> dropout = {};
+  // In the place of timm's drop_path_rate, of its vision transformers and of EfficientNet: the
+  // rate of stochastic depth.
+  std::optional<double> drop_path = {};
   // Only so many blocks, the first ones: a trunk for features. 0: all.
   std::int64_t blocks = 0;
   // Patterns of tensors of the file that are passed over: "*" is a number, "**" any text.

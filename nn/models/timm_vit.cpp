@@ -1,7 +1,8 @@
 #include <cmath>
 #include <map>
 #include <regex>
-#include <set>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -94,35 +95,28 @@ nlohmann::json settings_of(const std::string& name) {
 
 // Throws std::invalid_argument for an option that changes what is computed and is not supported.
 void check_arguments(const nlohmann::json& arguments) {
-  static const std::set<std::string> known{
+  static const std::vector<std::string> known{
       "img_size",    "patch_size",    "in_chans",       "num_classes",    "global_pool",
       "embed_dim",   "depth",         "num_heads",      "mlp_ratio",      "qkv_bias",
       "init_values", "class_token",   "no_embed_class", "reg_tokens",     "fc_norm",
       "drop_rate",   "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate",
       "weight_init", "fix_init",      "act_layer",      "strict_img_size"};
-  static const std::map<std::string, nlohmann::json> defaults{{"qk_norm", false},
-                                                              {"pre_norm", false},
-                                                              {"final_norm", true},
-                                                              {"proj_bias", true},
-                                                              {"scale_attn_norm", false},
-                                                              {"scale_mlp_norm", false},
-                                                              {"dynamic_img_size", false},
-                                                              {"dynamic_img_pad", false},
-                                                              {"pos_embed", "learn"},
-                                                              {"patch_drop_rate", 0.0},
-                                                              {"pool_include_prefix", false},
-                                                              {"norm_layer", "layernorm"},
-                                                              {"attn_layer", "attn"},
-                                                              {"mlp_layer", "mlp"},
-                                                              {"distilled_training", false}};
-  const ConfigFields fields(arguments);
-  for (const auto& [name, value] : arguments.items()) {
-    if (known.count(name) || value.is_null()) continue;
-    const auto at = defaults.find(name);
-    check(at != defaults.end(), "config: {} has {}, which is not supported", "model_args",
-          excerpt(name));
-    fields.require(name.c_str(), at->second);
-  }
+  static const nlohmann::json values{{"qk_norm", false},
+                                     {"pre_norm", false},
+                                     {"final_norm", true},
+                                     {"proj_bias", true},
+                                     {"scale_attn_norm", false},
+                                     {"scale_mlp_norm", false},
+                                     {"dynamic_img_size", false},
+                                     {"dynamic_img_pad", false},
+                                     {"pos_embed", "learn"},
+                                     {"patch_drop_rate", 0.0},
+                                     {"pool_include_prefix", false},
+                                     {"norm_layer", "layernorm"},
+                                     {"attn_layer", "attn"},
+                                     {"mlp_layer", "mlp"},
+                                     {"distilled_training", false}};
+  ConfigFields(arguments).check_known("model_args", known, values);
 }
 
 std::int64_t classes_of(const ConfigFields& fields, const PretrainedOptions& options) {

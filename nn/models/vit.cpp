@@ -87,15 +87,9 @@ VisionTransformerOptions body(const nlohmann::json& config) {
           .position_dropout = dropout};
 }
 
-// The class that the config or the options ask for; empty if they name none.
-std::string class_of(const nlohmann::json& config) {
-  const auto names = config.find("architectures");
-  const bool named = names != config.end() && names->is_array() && !names->empty();
-  return named && names->front().is_string() ? names->front().get<std::string>() : "";
-}
-
 bool asks_for_classifier(const nlohmann::json& config, const PretrainedOptions& options) {
-  return options.classes > 0 || class_of(config).find("ForImageClassification") < std::string::npos;
+  return options.classes > 0 ||
+         ConfigFields(config).architecture().find("ForImageClassification") < std::string::npos;
 }
 
 std::unique_ptr<PretrainedModel> make_vit(const nlohmann::json& config,
@@ -110,7 +104,7 @@ std::unique_ptr<PretrainedModel> make_deit(const nlohmann::json& config,
   VisionTransformerOptions deit = body(config);
   deit.names.distillation_token = "embeddings.distillation_token";
   if (asks_for_classifier(config, options)) deit.classes = ConfigFields(config).classes();
-  if (class_of(config).ends_with("WithTeacher")) {
+  if (ConfigFields(config).architecture().ends_with("WithTeacher")) {
     deit.names.head = "cls_classifier";
     deit.names.distillation_head = "distillation_classifier";
   }

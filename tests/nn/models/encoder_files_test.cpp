@@ -178,6 +178,24 @@ TEST_CASE("a vision transformer for images of another size is saved as one") {
                "image_size 16: bert is no model of images"));
 }
 
+TEST_CASE("rates of dropout that are asked for reach timm's models, and no saved config") {
+  const TemporaryFolder folder;
+  write(folder, timm_config(), nn::timm_vit_architecture(),
+        [](const std::string& name) { return name; });
+  const nn::Pretrained plain = nn::load_pretrained(folder.path());
+  const auto trained = [](const nn::Pretrained& loaded) {
+    Tape tape({.seed = 3});
+    return values_of((*loaded.model)(tape.input(full({1, 3, 8, 8}, 0.5))));
+  };
+  for (const auto& options : {nn::PretrainedOptions{.dropout = 0.5}, {.drop_path = 0.9}}) {
+    const nn::Pretrained loaded = nn::load_pretrained(folder.path(), options);
+    CHECK(loaded.config == plain.config);
+    CHECK(outputs(loaded) == outputs(plain));
+    CHECK((trained(loaded) == trained(plain)) == options.drop_path.has_value());
+  }
+  CHECK(throws([&] { nn::load_pretrained(folder.path(), {.drop_path = 1}); }, "drop_path_rate"));
+}
+
 TEST_CASE("timm's config tells the classes of a new head everywhere, and no names of others") {
   const TemporaryFolder folder, saved;
   write(folder, timm_config(), nn::timm_vit_architecture(),

@@ -205,9 +205,52 @@ TEST_CASE("networks are read off the names and shapes of a file, and go back to 
                    .conv_groups = 4,
                    .classes = 3});
   check_round_trip(wide, "resnext50_32x4d");
-  for (const bool timm_names : {false, true}) {
-    nn::EfficientNet net(narrow(timm_names));
-    check_round_trip(net, "efficientnet_lite0");
+  nn::EfficientNet ours(narrow(false)), timm(narrow(true));
+  check_round_trip(ours, "efficientnet_lite0");
+  check_round_trip(timm, "tf_efficientnet_lite0");
+  nn::EfficientNetOptions trained_there = narrow(true);  // by timm, not by TensorFlow
+  trained_there.same_padding = false;
+  trained_there.norm.eps = 1e-5;
+  nn::EfficientNet other(trained_there);
+  check_round_trip(other, "efficientnet_lite0");
+}
+
+TEST_CASE("branches of EfficientNet are dropped by sample, the later the more, and in training") {
+  constexpr std::int64_t n = 64;
+  nn::EfficientNetOptions options = narrow(false);
+  for (std::size_t stage = 2; stage < options.stages.size(); ++stage)
+    options.stages[stage].resize(1);  // 8 blocks; the first with a shortcut is block 2
+  nn::manual_seed(4);
+  nn::EfficientNet plain(options);
+  options.drop_path = options.dropout = 0.8;
+  nn::manual_seed(4);
+  nn::EfficientNet net(options);
+  const Tensor x = images(n, 16);
+  const auto behind = [&](nn::EfficientNet& of, std::int64_t k, const Tensor& some, bool training,
+                          std::int64_t first = 0) {
+    Tape tape({.training = training, .seed = 5, .first_row = first});
+    return of.before_block(tape.input(some), k + 1).value();
+  };
+  const Tensor in = behind(plain, 1, x, true), whole = behind(plain, 2, x, true),
+               seen = behind(net, 2, x, true);
+  int dropped = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto branch = [&](const Tensor& y) {
+      return sub(y.slice(0, i, i + 1), in.slice(0, i, i + 1));
+    };
+    const bool kept = largest_difference(branch(seen), zeros({})) > 0;
+    dropped += kept ? 0 : 1;
+    constexpr double rate = 0.8 * 2 / 8;
+    if (kept) CHECK(largest_difference(scale(branch(seen), 1 - rate), branch(whole)) < 1e-5);
+  }
+  CHECK((dropped > 3 && dropped < 30));
+  CHECK(largest_difference(behind(net, 2, x, false), whole) == 0);
+  const Tensor alone = behind(net, 2, x.slice(0, 7, 8), true, 7);
+  CHECK(largest_difference(alone, seen.slice(0, 7, 8)) < 1e-5);
+  for (const bool training : {false, true}) {
+    Tape tape({.training = training, .seed = 5});
+    const Tensor y = net.classify(tape.input(full({2, 16}, 1))).value();
+    CHECK((largest_difference(y.slice(0, 0, 1), y.slice(0, 1, 2)) > 0) == training);
   }
 }
 
@@ -252,6 +295,24 @@ TEST_CASE("pictures are scaled as the file's config says, or as is usual") {
     model.config = "";
     CHECK(throws([&] { nn::image_input(folder.path(), model); }, fault));
   }
+}
+
+TEST_CASE("what a file does not show, and what changes the computation, is refused by name") {
+  const TemporaryFolder folder;
+  nn::ResNet net({.blocks = {1, 1}, .width = 8, .classes = 3});
+  write(folder.path("model.safetensors"), net);
+  const auto refused = [&](const std::string& architecture, const std::string& more,
+                           const char* why) {
+    folder.write("config.json", "{\"architecture\": \"" + architecture + "\"" + more + "}");
+    return throws([&] { nn::load_pretrained(folder.path()); }, why);
+  };
+  CHECK_FALSE(refused("resnet18", R"(, "global_pool": "avg", "model_args": {"in_chans": 3})", ""));
+  CHECK(refused("resnetblur18", "", "resnetblur18 smooths where it strides"));
+  CHECK(refused("resnetaa34", "", "resnetaa34 smooths where it strides"));
+  CHECK(refused("resnet18", R"(, "global_pool": "max")", "global_pool = \"max\""));
+  CHECK(refused("resnet18", R"(, "model_args": {"output_stride": 16})", "output_stride = 16"));
+  CHECK(
+      refused("resnet18", R"(, "model_args": {"act_layer": "gelu"})", "model_args has act_layer"));
 }
 
 TEST_CASE("files of other networks are refused by the names of their tensors") {

@@ -55,6 +55,8 @@ TIMM = {
     "timm registers": ("vit_medium_patch16_reg4_gap_256", SMALL),
     "timm no class token": ("vit_medium_patch16_gap_240", SMALL),
     "timm resnet": ("resnet18", dict(num_classes=3)),
+    "timm efficientnet": ("efficientnet_lite0", dict(num_classes=3)),
+    "timm efficientnet of TensorFlow": ("tf_efficientnet_lite0", dict(num_classes=3)),
 }
 
 
@@ -157,7 +159,7 @@ def main(program):
             save_for_hf(model, f"{folder}/in", model_args=arguments)
             ok &= compare(name, model, from_timm, inputs_of(model, False), folder, program)
             ok &= compare(f"{name}, new head", model, from_timm, inputs_of(model, False), folder, program, ["5"])
-            if "resnet" not in architecture:
+            if not isinstance(model, (timm.models.ResNet, timm.models.EfficientNet)):
                 ok &= compare_resized(name, lambda x, side: changed(from_timm(f"{folder}/in", img_size=side))(x),
                                       lambda x: from_timm(f"{folder}/out").eval()(x), folder, program)
     return 0 if ok else 1
