@@ -109,7 +109,7 @@ int export_model(int argc, const char* const* argv) {
   samples::CommandLine line("Writes a tuned model for the software of its first publisher.");
   line.group("Options");
   line.option("--model", model, "model that `sotto-text train --init --save` wrote", "FILE");
-  line.option("--out", out, "folder for config.json and model.safetensors", "DIR");
+  line.option("--out", out, "folder for config.json, model.safetensors and the tokenizer", "DIR");
   line.flag("--adapter", adapter, "what was trained alone, as PEFT writes it");
   if (!line.parse(argc, argv)) return 0;
   samples::require_given("--model", model);

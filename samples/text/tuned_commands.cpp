@@ -98,10 +98,15 @@ void export_tuned(const std::string& model, const std::string& folder, bool adap
     nn::save_adapter(tuned.started.pretrained, folder);
   } else {
     nn::save_pretrained(tuned.started.pretrained, folder);
+    save_tokenizer(tuned.text.tokenizer_path(), folder);
   }
   // Whoever trains from the folder again must know what its weights have spent.
   const std::string statement = load_safetensors(model).metadata.at(statement_key);
   samples::write_text({std::filesystem::path(folder) / statement_file, statement + "\n"});
+  if (tuned.text.pooling.empty()) return;
+  samples::print(
+      "its classifier takes --pooling {}: give that to --init; transformers does not compute it\n",
+      tuned.text.pooling);
 }
 
 }  // namespace sotto::text

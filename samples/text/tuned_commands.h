@@ -29,8 +29,9 @@ void write_on(const Writer& writer, const std::string& prompt, nn::GenerateOptio
 
 // The privacy statement of a model in an exported folder.
 inline constexpr const char* statement_file = "privacy_statement.json";
-// Writes a saved tuned model as a folder that its first publisher's software loads: merged, or
-// with `adapter` LoRA's matrices and the head alone (PEFT), with its privacy statement.
+// Writes a saved tuned model as a folder that its first publisher's software loads: merged, with
+// its tokenizer, or with `adapter` LoRA's matrices and the head alone (PEFT); with its privacy
+// statement. Tells where that software computes another classifier.
 void export_tuned(const std::string& model, const std::string& folder, bool adapter);
 
 }  // namespace sotto::text

@@ -35,6 +35,10 @@ Var counts_of(Tape& tape, const Tensor& targets) {
 
 }  // namespace
 
+const std::string& TunedText::tokenizer_path() const {
+  return tokenizer.empty() ? start.init : tokenizer;
+}
+
 TokenRowOptions TunedText::row_options() const {
   constexpr std::int64_t max_context = 1 << 16;
   check(context >= 2 && context <= max_context, "--context: {} is not from 2 to {}", context,
@@ -91,13 +95,12 @@ Dataset TunedModel::rows(const TextRecords& records) const {
 }
 
 TunedModel make_tuned(const TunedText& text) {
-  TunedModel model{
-      .text = text,
-      .tokenizer = load_tokenizer(text.tokenizer.empty() ? text.start.init : text.tokenizer),
-      .started = samples::start_model(text.start, {.classes = std::ssize(text.classes),
-                                                   .pooling = text.pooling,
-                                                   .dropout = text.dropout,
-                                                   .blocks = text.blocks})};
+  TunedModel model{.text = text,
+                   .tokenizer = load_tokenizer(text.tokenizer_path()),
+                   .started = samples::start_model(text.start, {.classes = std::ssize(text.classes),
+                                                                .pooling = text.pooling,
+                                                                .dropout = text.dropout,
+                                                                .blocks = text.blocks})};
   if (const nn::LanguageModel* const writer = model.writer()) {
     const std::int64_t most = writer->max_tokens();
     check(most == 0 || text.context <= most, "--context: the model reads {} tokens, not {}", most,

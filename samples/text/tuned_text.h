@@ -26,6 +26,7 @@ struct TunedText {
   std::string long_texts = "cut";         // or "split"
   std::vector<std::string> classes = {};  // public names, by number; none of a language model
 
+  const std::string& tokenizer_path() const;
   TokenRowOptions row_options() const;
 };
 

@@ -135,11 +135,23 @@ class Classifier(Tuned):
         tensors = read_tensors(self.path("whole/model.safetensors"))[0]
         self.assertIn(("F32", (2, 16)), [tensor[:2] for name, tensor in tensors.items() if "classifier" in name])
         self.assertFalse([name for name in tensors if "lora" in name])
+        self.assertEqual({"config.json", "model.safetensors", "privacy_statement.json", "vocab.txt"},
+                         set(os.listdir(self.path("whole"))))
+        again = self.train("--init", self.path("whole"), "--data", self.table(), "--label-column", "label", *STEPS,
+                           "--no-privacy", "--epochs", "1", "--batch-size", "40")
+        self.assertIn("test accuracy", again)
         with open(self.path("whole/config.json"), encoding="utf-8") as file:
             self.assertEqual("bert", json.load(file)["model_type"])
         self.command("export", "--model", model, "--out", self.path("adapter"), "--adapter")
         names = read_tensors(self.path("adapter/adapter_model.safetensors"))[0]
         self.assertTrue([name for name in names if name.endswith("query.lora_A.weight")], names)
+
+    def test_an_export_tells_that_a_pooling_is_ours(self):
+        model = self.path("m.safetensors")
+        words = ["--tune", "head", "--pooling", "mean", "--batch-size", "40", "--epsilon", "8", "--epochs", "1"]
+        self.tune(*words, "--save", model)
+        told = self.command("export", "--model", model, "--out", self.path("whole"))
+        self.assertIn("its classifier takes --pooling mean", told)
 
     def test_wrong_words_are_refused_by_name(self):
         data = ["--data", self.table(), "--epsilon", "3"]

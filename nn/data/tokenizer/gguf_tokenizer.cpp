@@ -19,11 +19,17 @@ using nlohmann::json;
 enum TokenType : std::int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4 };
 
 json split_by(const std::string& pattern) {
-  return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}};
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", pattern}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
 }
 
 json byte_level(bool words) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", words}};
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", false},
+          {"use_regex", words}};
 }
 
 // Llama 3's words, with at most so many digits together.
@@ -123,7 +129,10 @@ class Reader {
       added_.push_back({{"id", id},
                         {"content", tokens_[id]},
                         {"special", type != user_defined},
-                        {"normalized", false}});
+                        {"normalized", false},
+                        {"single_word", false},
+                        {"lstrip", false},
+                        {"rstrip", false}});
     }
   }
 
@@ -131,7 +140,7 @@ class Reader {
     json steps = pre_tokenizers(key("pre"));
     const bool whole_words = steps[0]["type"] == "Split";  // llama 3 and its likes
     json y{{"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}}},
-           {"decoder", {{"type", "ByteLevel"}}}};
+           {"decoder", byte_level(true)}};
     y["model"] = {{"type", "BPE"},
                   {"vocab", std::move(vocabulary_)},
                   {"merges", key("merges").value()},
@@ -201,7 +210,7 @@ class Reader {
       if (!flag(flag_name, otherwise)) return;
       const auto token = named(id_name);
       metadata_.expect(token.has_value(), "no tokenizer.ggml.{}", id_name);
-      special[*token] = {{"id", *token}, {"ids", {key(id_name).value()}}};
+      special[*token] = {{"id", *token}, {"ids", {key(id_name).value()}}, {"tokens", {*token}}};
       const json part{{"SpecialToken", {{"id", *token}, {"type_id", type}}}};
       if (type == 0) single.push_back(part);
       pair.push_back(part);

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <vector>
 
+#include "core/io/atomic_file.h"
 #include "core/io/weights_file.h"
 #include "nn/data/expect.h"
 #include "nn/data/tokenizer/tokenizer_files.h"
@@ -60,14 +61,55 @@ TokenizerDocument read(const fs::path& path) {
   return {read_tokenizer_json(path.string()), roles_in(config)};
 }
 
+// The file of a path that is read.
+fs::path file_of(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) ? file_in(path) : fs::path(path);
+}
+
+void write(const fs::path& path, const std::string& text) {
+  write_file_atomically(path.string(), [&](FileWriter& to) { to.write(text); });
+}
+
+void save_gguf(const fs::path& file, const fs::path& folder) {
+  const json metadata = open_weights(file.string()).metadata();
+  TokenizerDocument tokenizer = gguf_tokenizer(metadata, file.string());
+  tokenizer.document["version"] = "1.0";
+  json config = std::move(tokenizer.roles);
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  config["clean_up_tokenization_spaces"] = false;
+  const auto chat = metadata.find("tokenizer.chat_template");
+  if (chat != metadata.end()) config["chat_template"] = *chat;
+  write(folder / "tokenizer.json", tokenizer.document.dump() + "\n");
+  write(folder / "tokenizer_config.json", config.dump(2) + "\n");
+}
+
 }  // namespace
 
 Tokenizer load_tokenizer(const std::string& path) {
-  std::error_code error;
-  const fs::path file = fs::is_directory(path, error) ? file_in(path) : fs::path(path);
+  const fs::path file = file_of(path);
   const TokenizerDocument read_document = read(file);
   return make_tokenizer({read_document.document, "tokenizer: " + file.string() + ": "},
                         read_document.roles);
+}
+
+void save_tokenizer(const std::string& path, const std::string& folder) {
+  const fs::path file = file_of(path);
+  if (is_gguf(file)) return save_gguf(file, folder);
+  // A file that was named alone may lie beside those of other tokenizers.
+  std::vector<std::string> names{"tokenizer_config.json", "special_tokens_map.json",
+                                 "added_tokens.json", "chat_template.jinja"};
+  if (file != path || file.filename() == "vocab.json") names.emplace_back("merges.txt");
+  if (file != path) names.insert(names.end(), {"vocab.json", "vocab.txt", "tokenizer.model"});
+  for (const std::string& name : names) {
+    const fs::path from = file.parent_path() / name;
+    if (is_file(from)) write(fs::path(folder) / name, read_file(from.string()));
+  }
+  const bool words = file.extension() == ".txt", pairs = file.filename() == "vocab.json";
+  write(fs::path(folder) / (words   ? "vocab.txt"
+                            : pairs ? "vocab.json"
+                                    : "tokenizer.json"),
+        read_file(file.string()));
 }
 
 }  // namespace sotto

@@ -97,4 +97,10 @@ class Tokenizer {
 // part that is not supported, such as the model Unigram.
 Tokenizer load_tokenizer(const std::string& path);
 
+// Writes the tokenizer that load_tokenizer(path) reads to an existing folder, of which
+// load_tokenizer() and transformers read it again: its files as they are, and of a GGUF file
+// tokenizer.json and tokenizer_config.json. Throws as load_tokenizer() for GGUF files, and
+// SystemFailure if a file cannot be read or written.
+void save_tokenizer(const std::string& path, const std::string& folder);
+
 }  // namespace sotto

