@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* preprocessor_file = "preprocessor_config.json";
 constexpr std::size_t max_config_bytes = 16 << 20;
 constexpr JsonLimits config_limits{.depth = 64, .max_entries = 1 << 20};
 
@@ -82,7 +83,7 @@ void read_timm(const nlohmann::json& config, ImageInput& input) {
 ImageInput image_input(const std::string& path, const Pretrained& pretrained) {
   ImageInput input = usual(pretrained.report.architecture);
   const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
-  const std::string file = (folder / "preprocessor_config.json").string();
+  const std::string file = (folder / preprocessor_file).string();
   if (fs::exists(file)) {
     read_preprocessor(parse_json_object(read_file(file, max_config_bytes), file, config_limits),
                       input);
@@ -95,6 +96,23 @@ ImageInput image_input(const std::string& path, const Pretrained& pretrained) {
   check(input.mean.size() == input.deviation.size(), "config: {} means and {} deviations",
         input.mean.size(), input.deviation.size());
   return input;
+}
+
+void save_image_input(const ImageInput& input, const std::string& folder) {
+  constexpr double brightest = 255;
+  constexpr int bicubic = 3;  // Pillow's number
+  const nlohmann::json config{{"image_processor_type", "ViTImageProcessor"},
+                              {"do_resize", true},
+                              {"resample", bicubic},
+                              {"size", {{"height", input.size}, {"width", input.size}}},
+                              {"do_rescale", true},
+                              {"rescale_factor", 1 / brightest},
+                              {"do_normalize", true},
+                              {"image_mean", input.mean},
+                              {"image_std", input.deviation}};
+  const std::string text = config.dump(2) + "\n";
+  write_file_atomically((fs::path(folder) / preprocessor_file).string(),
+                        [&](FileWriter& file) { file.write(text); });
 }
 
 }  // namespace sotto::nn

@@ -20,4 +20,7 @@ struct ImageInput {
 // architecture. Throws std::invalid_argument, with the field, for a value that is none.
 ImageInput image_input(const std::string& path, const Pretrained& pretrained);
 
+// Writes preprocessor_config.json into a folder, as image_input() and transformers read it.
+void save_image_input(const ImageInput& input, const std::string& folder);
+
 }  // namespace sotto::nn

@@ -170,7 +170,8 @@ void ImagesTask::prepare(Settings& s) {
     if (own_test && files->test.empty()) files->test = files->train;
     return samples::expect_batch(s);
   }
-  const auto pixels = static_cast<double>(size_ * size_ * network_.shape.channels);
+  const auto [size, channels] = network_.shape;
+  const auto pixels = static_cast<double>(size * size * channels);
   samples::check_fits("--train-size, --test-size, --size",
                       pixels * sizeof(float) * static_cast<double>(s.train_size + s.test_size));
 }
@@ -208,7 +209,7 @@ void ImagesTask::check_views() {
 
 samples::Data ImagesTask::drawn(const Settings& s) {
   classes_ = shape_names();
-  const ShapeOptions shapes{.size = size_, .grey = grey_, .seed = s.seed};
+  const ShapeOptions shapes{.size = network_.shape.size, .grey = grey_, .seed = s.seed};
   return {.train = draw_shapes(shapes, s.train_size, s.test_size),
           .test = draw_shapes(shapes, s.test_size)};
 }

@@ -129,6 +129,15 @@ int predict(int argc, const char* const* argv) {
   return 0;
 }
 
+int export_command(int argc, const char* const* argv) {
+  const auto command = samples::parse_export("sotto-images train",
+                                             "config.json, preprocessor_config.json and "
+                                             "model.safetensors",
+                                             argc, argv);
+  if (command) export_model(*command);
+  return 0;
+}
+
 int shapes(int argc, const char* const* argv) {
   std::string out;
   std::int64_t count = 1000, first = 0;
@@ -173,6 +182,7 @@ int main(int argc, char** argv) {
         sotto::samples::train_command<ImagesTask>},
        {"evaluate", "measures a model on labelled pictures", evaluate},
        {"predict", "predicts the classes of pictures", predict},
+       {"export", "writes a tuned model for other software", export_command},
        {"shapes", "writes pictures of shapes, as folders to train on", shapes}},
       argc, argv);
 }

@@ -54,6 +54,17 @@ SavedImageModel load_model(const std::string& path) {
   });
 }
 
+void export_model(const samples::ExportCommand& command) {
+  SavedImageModel saved = load_model(command.model);
+  auto* const started = dynamic_cast<StartedNetwork*>(saved.network.get());
+  check(started != nullptr, "--model: {} was not tuned from a published model", command.model);
+  check(started->has_own_head(),
+        "--model: {} has a classifier on layers, which other software does not compute",
+        command.model);
+  samples::export_pretrained(started->pretrained(), command);
+  if (!command.adapter) nn::save_image_input(started->input(), command.out);
+}
+
 Tensor logits_of(const SavedImageModel& model, const Tensor& pictures) {
   return nn::predict(*model.network, model.inputs(pictures));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "samples/images/image_network.h"
+#include "samples/pretrained/export.h"
 
 namespace sotto::images {
 
@@ -21,6 +22,10 @@ struct SavedImageModel {
 };
 // Throws SystemFailure for a file that is not a model of this program.
 SavedImageModel load_model(const std::string& path);
+
+// Writes a saved model that was tuned from a published one for its first publisher's software, with
+// the size and scale of its pictures.
+void export_model(const samples::ExportCommand& command);
 
 // The model's logits for pictures [n, c, size, size], on the CPU.
 Tensor logits_of(const SavedImageModel& model, const Tensor& pictures);

@@ -36,7 +36,9 @@ StartedNetwork::StartedNetwork(const samples::Start& start, const nn::Pretrained
                                const StartedOptions& options)
     : started_(samples::start_model(start, pretrained)),
       model_(image_model(started_)),
-      inputs_(nn::image_input(start.init, started_.pretrained), options.size) {
+      input_(nn::image_input(start.init, started_.pretrained)),
+      inputs_(input_, options.size) {
+  input_.size = inputs_.size();
   const bool head_only = trains_head_only(*model_, started_.summary);
   if (!options.layers.empty()) {
     check(head_only, "--layers: needs --tune head");

@@ -46,13 +46,18 @@ class StartedNetwork final : public nn::Module {
   // config, the first trained block, the pictures' size and scale.
   std::string trunk_identity() const;
   nn::ImageModel& model() const { return *model_; }
-  const nn::Pretrained& pretrained() const { return started_.pretrained; }
+  nn::Pretrained& pretrained() { return started_.pretrained; }
+  // What the model takes, with the size of its pictures.
+  const nn::ImageInput& input() const { return input_; }
+  // True if the classifier is the model's own.
+  bool has_own_head() const { return !layers_; }
 
  private:
   Var values(const Var& pictures);
 
   samples::StartedModel started_;
   nn::ImageModel* model_;  // of started_
+  nn::ImageInput input_;
   ModelPictures inputs_;
   // The first block that takes inputs; 0: they are pictures; behind all blocks, one more: they are
   // what the classifier takes.

@@ -104,18 +104,9 @@ int generate(int argc, const char* const* argv) {
 }
 
 int export_model(int argc, const char* const* argv) {
-  std::string model, out;
-  bool adapter = false;
-  samples::CommandLine line("Writes a tuned model for the software of its first publisher.");
-  line.group("Options");
-  line.option("--model", model, "model that `sotto-text train --init --save` wrote", "FILE");
-  line.option("--out", out, "folder for config.json, model.safetensors and the tokenizer", "DIR");
-  line.flag("--adapter", adapter, "what was trained alone, as PEFT writes it");
-  if (!line.parse(argc, argv)) return 0;
-  samples::require_given("--model", model);
-  samples::require_given("--out", out);
-  export_tuned(model, out, adapter);
-  samples::print("{} in {}\n", adapter ? "the adapter" : "the model", out);
+  const auto command = samples::parse_export(
+      "sotto-text train", "config.json, model.safetensors and the tokenizer", argc, argv);
+  if (command) export_tuned(*command);
   return 0;
 }
 

@@ -4,10 +4,7 @@
 #include <functional>
 
 #include "core/error.h"
-#include "core/io/safetensors.h"
-#include "dp/engine/training_checkpoint.h"
 #include "memory/outputs_of.h"
-#include "nn/models/adapter.h"
 #include "samples/cli/program.h"
 #include "samples/report/report.h"
 #include "samples/text/results.h"
@@ -92,17 +89,10 @@ void write_on(const Writer& writer, const std::string& prompt, nn::GenerateOptio
   if (text.size() > told.size()) tell(text.substr(told.size()));
 }
 
-void export_tuned(const std::string& model, const std::string& folder, bool adapter) {
-  TunedModel tuned = load_tuned(model);
-  if (adapter) {
-    nn::save_adapter(tuned.started.pretrained, folder);
-  } else {
-    nn::save_pretrained(tuned.started.pretrained, folder);
-    save_tokenizer(tuned.text.tokenizer_path(), folder);
-  }
-  // Whoever trains from the folder again must know what its weights have spent.
-  const std::string statement = load_safetensors(model).metadata.at(statement_key);
-  samples::write_text({std::filesystem::path(folder) / statement_file, statement + "\n"});
+void export_tuned(const samples::ExportCommand& command) {
+  TunedModel tuned = load_tuned(command.model);
+  samples::export_pretrained(tuned.started.pretrained, command);
+  if (!command.adapter) save_tokenizer(tuned.text.tokenizer_path(), command.out);
   if (tuned.text.pooling.empty()) return;
   samples::print(
       "its classifier takes --pooling {}: give that to --init; transformers does not compute it\n",

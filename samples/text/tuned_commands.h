@@ -6,6 +6,7 @@
 
 #include "nn/models/generate.h"
 #include "samples/cli/model_command.h"
+#include "samples/pretrained/export.h"
 #include "samples/text/tuned_text.h"
 
 namespace sotto::text {
@@ -27,11 +28,8 @@ Writer open_writer(const std::string& path);
 void write_on(const Writer& writer, const std::string& prompt, nn::GenerateOptions options,
               const std::function<void(const std::string& text)>& tell);
 
-// The privacy statement of a model in an exported folder.
-inline constexpr const char* statement_file = "privacy_statement.json";
-// Writes a saved tuned model as a folder that its first publisher's software loads: merged, with
-// its tokenizer, or with `adapter` LoRA's matrices and the head alone (PEFT); with its privacy
-// statement. Tells where that software computes another classifier.
-void export_tuned(const std::string& model, const std::string& folder, bool adapter);
+// Writes a saved tuned model for its first publisher's software, the whole one with its tokenizer.
+// Tells where that software computes another classifier.
+void export_tuned(const samples::ExportCommand& command);
 
 }  // namespace sotto::text

@@ -127,3 +127,31 @@ def write_resnet(path, width=8, classes=3, seed=1):
         inner = out
     weights.linear("fc", classes, inner)
     write_safetensors(path, weights.tensors)
+
+
+def write_vit(folder, side=16, patch=8, width=16, layers=2, classes=3, seed=1):
+    """A ViT in transformers' names, with a mean of pictures that no other has."""
+    os.makedirs(folder)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({"architectures": ["ViTForImageClassification"], "model_type": "vit", "image_size": side,
+                   "patch_size": patch, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 2,
+                   "intermediate_size": 2 * width, "id2label": {str(k): f"LABEL_{k}" for k in range(classes)}}, file)
+    with open(os.path.join(folder, "preprocessor_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"size": {"height": side, "width": side}, "image_mean": [0.25] * 3, "image_std": [0.5] * 3}, file)
+    weights = Weights(seed)
+    weights.add("vit.embeddings.cls_token", 1, 1, width)
+    weights.add("vit.embeddings.position_embeddings", 1, (side // patch) ** 2 + 1, width)
+    weights.add("vit.embeddings.patch_embeddings.projection.weight", width, 3, patch, patch)
+    weights.add("vit.embeddings.patch_embeddings.projection.bias", width)
+    for k in range(layers):
+        layer = f"vit.encoder.layer.{k}."
+        weights.norm(layer + "layernorm_before", width)
+        for part in ("query", "key", "value"):
+            weights.linear(layer + "attention.attention." + part, width, width)
+        weights.linear(layer + "attention.output.dense", width, width)
+        weights.norm(layer + "layernorm_after", width)
+        weights.linear(layer + "intermediate.dense", 2 * width, width)
+        weights.linear(layer + "output.dense", width, 2 * width)
+    weights.norm("vit.layernorm", width)
+    weights.linear("classifier", classes, width)
+    write_safetensors(os.path.join(folder, "model.safetensors"), weights.tensors)

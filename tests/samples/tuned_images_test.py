@@ -5,12 +5,13 @@ Usage: tuned_images_test.py PATH_OF_IMAGES PATH_OF_EMBED [unittest options]
 """
 
 import csv
+import json
 import os
 import struct
 import unittest
 
 from programs import TrainingCase, read_tensors, run_program, take_programs
-from small_pretrained import write_resnet
+from small_pretrained import write_resnet, write_vit
 
 FEW = ["--train-size", "120", "--test-size", "40", "--batch-size", "40", "--size", "32"]
 
@@ -18,6 +19,11 @@ FEW = ["--train-size", "120", "--test-size", "40", "--batch-size", "40", "--size
 def floats_of(path):
     """The numbers of each f32 tensor of a model file."""
     return {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, _, data) in read_tensors(path)[0].items()}
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 class Tuned(TrainingCase):
@@ -98,6 +104,35 @@ class Tuned(TrainingCase):
         self.refused("--layers: needs --tune head", "train", *words[:-6], "--tune", "norms")
         self.refused("--head-bound, --head-lr: with --layers", "train", *words, "--head-lr", "1")
         self.refused('"none" fits no layer', "train", *self.start, *FEW, "--layers", "none")
+
+    def test_a_tuned_model_goes_back_to_where_it_came_from(self):
+        model, folder = self.path("m.safetensors"), self.path("whole")
+        words = ["--init", self.path("vit"), *FEW]  # 32 pixels, where the model has 16
+        write_vit(words[1])
+        self.train(*words, "--tune", "lora:2", "--epsilon", "8", "--epochs", "1", "--save", model)
+        self.assertEqual(f"the model in {folder}\n", self.command("export", "--model", model, "--out", folder))
+        tensors = read_tensors(f"{folder}/model.safetensors")[0]
+        self.assertEqual(("F32", (1, 17, 16)), tensors["vit.embeddings.position_embeddings"][:2])
+        self.assertEqual(("F32", (5, 16)), tensors["classifier.weight"][:2])
+        self.assertFalse([name for name in tensors if "lora" in name])
+        config, pictures, statement = (read_json(f"{folder}/{name}.json") for name in (
+            "config", "preprocessor_config", "privacy_statement"))
+        self.assertEqual((32, 5), (config["image_size"], len(config["id2label"])))
+        self.assertEqual(({"height": 32, "width": 32}, [0.25] * 3), (pictures["size"], pictures["image_mean"]))
+        self.assertGreaterEqual(8, statement["epsilon"])
+        # It can be tuned again, with the pictures' own size.
+        self.train("--init", folder, *FEW[:-2], "--tune", "head", "--epsilon", "8", "--epochs", "1")
+        self.command("export", "--model", model, "--out", self.path("adapter"), "--adapter")
+        names = read_tensors(self.path("adapter/adapter_model.safetensors"))[0]
+        self.assertTrue([name for name in names if name.endswith("lora_A.weight")], names)
+
+    def test_a_model_that_others_cannot_compute_is_not_exported(self):
+        layers, own = self.path("layers.safetensors"), self.path("own.safetensors")
+        self.train(*self.start, *FEW, "--layers", "fc", "--epsilon", "8", "--steps", "2", "--save", layers)
+        self.train(*FEW, "--epsilon", "8", "--steps", "2", "--save", own)
+        for model, part in ((layers, "a classifier on layers"), (own, "was not tuned from a published model")):
+            self.refused(part, "export", "--model", model, "--out", self.path("folder"))
+            self.assertFalse(os.path.exists(self.path("folder")))
 
     def test_options_of_published_models_need_one(self):
         self.refused("--tune: has no effect on this model", "train", "--tune", "all")
