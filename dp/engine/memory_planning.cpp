@@ -100,7 +100,9 @@ struct ClipStrategy {
 // The strategies for clipping, with their recomputation in units of one forward pass: a weighted
 // sum of factors that were not materialized costs about 1, a second backward about 2. Activation
 // checkpoints add at most about 1 for each backward.
-// Where no budget is given, most of the limit is left to activations.
+// Where no budget is given, most of the limit is left to activations. With rows_of_unit none is
+// left that would round the norms or sums of all units otherwise: what fits depends on the rows of
+// the largest unit.
 std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, Device device,
                                           std::size_t limit, bool can_checkpoint) {
   const std::size_t budget =
@@ -112,8 +114,10 @@ std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, Device d
                                    {"one pass, nothing materialized", ClipPasses::one, 0, 1, true},
                                    {"two passes", ClipPasses::two, budget, 2, true}};
   std::erase_if(all, [&](const ClipStrategy& clip) {
+    const bool units = static_cast<bool>(options.rows_of_unit);
     return (clip.checkpoints && !can_checkpoint) ||
-           clip.passes != options.passes.value_or(clip.passes);
+           clip.passes != options.passes.value_or(units ? ClipPasses::one : clip.passes) ||
+           (units && clip.per_sample_grad_budget != budget);
   });
   return all;
 }

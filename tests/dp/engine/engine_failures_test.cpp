@@ -80,45 +80,6 @@ TEST_CASE(
   CHECK(moved(without, step_with({7, 7, 7})) <= 1.0 / population * 1.001);
 }
 
-// Returns whether steps on units with many rows each have a plan within `more` bytes. The network
-// has wide values, which 16 bits halve.
-bool plans(std::size_t more, std::optional<Dtype> precision) {
-  constexpr std::int64_t width = 2048;
-  const Dataset data = make_digits(population, 1);
-  nn::Sequential model{nn::Flatten(), nn::Linear(784, 4), nn::Linear(4, width), nn::Tanh(),
-                       nn::Tanh(),    nn::Tanh(),         nn::Linear(width, 10)};
-  nn::Sgd optimizer(model, {.learning_rate = 1});
-  Ledger ledger;
-  EngineOptions options{.noise_multiplier = 1, .logical_batch = population};
-  options.rows_of_unit = [](std::int64_t unit) {
-    return std::vector<std::int64_t>(population, unit);
-  };
-  options.memory.precision = precision;
-  options.memory.limit = allocator(cpu).statistics().current + more;
-  Engine engine(model, optimizer, population, ledger, options);
-  try {
-    engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
-      const Dataset batch = data.batch(rows);
-      return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
-    });
-  } catch (const std::exception&) {
-    // The step may run out of memory; the test looks at the plan only.
-  }
-  return engine.memory_plan() != nullptr;
-}
-
-TEST_CASE("the number of a unit's rows does not decide the precision of all", "[gate]") {
-  constexpr std::size_t step = 1 << 16;
-  std::size_t less = 0, more = step;  // there is no plan within the one, and one within the other
-  for (; !plans(more, Dtype::bf16); more *= 2) less = more;
-  while (more - less > step) {
-    const std::size_t middle = (less + more) / 2;
-    (plans(middle, Dtype::bf16) ? more : less) = middle;
-  }
-  CHECK(!plans(more, std::nullopt));  // in f32 it does not fit, and nothing else was allowed
-  CHECK(plans(4 * more, std::nullopt));
-}
-
 TEST_CASE("a row repeated within its unit gets another dropout mask") {
   Tape tape({.seed = 3, .rows = {5, 5 + (std::int64_t{1} << 40), 6, 5}});
   const Tensor mask = dropout(tape.input(full({4, 64}, 1)), 0.5).value();
