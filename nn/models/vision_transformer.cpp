@@ -104,16 +104,18 @@ Var VisionTransformer::pooled(const Var& x) {
     return options_.norm_after_mean ? norm_(average) : average;
   }
   // A norm is of one token: those that no classifier reads need none.
-  if (!distillation_head_) return norm_(select(x, 1, 0));
+  if (options_.names.distillation_head.empty()) return norm_(select(x, 1, 0));
   return flatten(norm_(slice(x, 1, 0, 2)), 1, 2);
 }
 
 Var VisionTransformer::classify(const Var& features) {
-  if (!head_) return features;
-  const Var x = dropout(features, options_.head_dropout);
-  if (!distillation_head_) return (*head_)(x);
+  const Var x = head_ ? dropout(features, options_.head_dropout) : features;
+  const auto of = [](const std::unique_ptr<Module>& head, const Var& token) {
+    return head ? (*head)(token) : token;
+  };
+  if (options_.names.distillation_head.empty()) return of(head_, x);
   const std::vector<Var> both = chunk(x, 1, 2);
-  return ((*head_)(both[0]) + (*distillation_head_)(both[1])) * 0.5;
+  return (of(head_, both[0]) + of(distillation_head_, both[1])) * 0.5;
 }
 
 ModelParts VisionTransformer::parts() const {

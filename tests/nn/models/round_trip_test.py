@@ -51,6 +51,7 @@ TIMM = {
     "timm vit, mean": ("vit_small_patch16_224", dict(SMALL, global_pool="avg", mlp_ratio=3)),
     "timm vit, no bias": ("vit_base_patch16_224", dict(SMALL, qkv_bias=False, init_values=0.1)),
     "timm deit, distilled": ("deit_tiny_distilled_patch16_224", SMALL),
+    "timm deit, distilled, no head": ("deit_tiny_distilled_patch16_224", dict(SMALL, num_classes=0)),
     "timm deit3": ("deit3_small_patch16_224", SMALL),
     "timm registers": ("vit_medium_patch16_reg4_gap_256", SMALL),
     "timm no class token": ("vit_medium_patch16_gap_240", SMALL),

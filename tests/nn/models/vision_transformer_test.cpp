@@ -121,6 +121,24 @@ TEST_CASE("features that are kept give the logits of the whole model") {
   }
 }
 
+TEST_CASE(
+    "without a classifier the result is the features, and the mean of a distilled model's two") {
+  for (Kind kind : kinds()) {
+    if (!kind.config.contains("model_args")) continue;
+    INFO(kind.name);
+    kind.config["num_classes"] = 0;
+    const auto model = made(kind);
+    auto& vit = dynamic_cast<nn::ImageModel&>(*model);
+    Tape tape({.training = false});
+    const Var x = tape.input(to_dtype(images(kind), Dtype::f32)), features = vit.features(x);
+    const bool distilled = has(*model, "dist_token");
+    CHECK(features.shape() == Shape{2, distilled ? 16 : 8});
+    const std::vector<Var> halves = chunk(features, 1, 2);
+    CHECK(values_of((*model)(x)) ==
+          values_of(distilled ? (halves[0] + halves[1]) * 0.5 : features));
+  }
+}
+
 TEST_CASE("dropped paths are whole branches of a sample, in training only") {
   const Kind kind{"", nn::timm_vit_architecture(),
                   timm_config("vit_tiny_patch16_224", {{"drop_path_rate", 0.9}})};
