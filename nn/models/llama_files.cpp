@@ -196,6 +196,14 @@ nlohmann::json config_of(const WeightsFile& file, const PretrainedOptions&) {
   given("rope_theta", "llama.rope.freq_base");
   given("bos_token_id", "tokenizer.ggml.bos_token_id");
   given("eos_token_id", "tokenizer.ggml.eos_token_id");
+  const ConfigFields fields(json);
+  if (const auto rotated = ConfigFields(metadata).index("llama.rope.dimension_count")) {
+    const std::int64_t width = fields.size(
+        "head_dim", fields.size("hidden_size", 1) / fields.size("num_attention_heads", 1));
+    check(*rotated == width,
+          "weights: {}: llama.rope.dimension_count {} of {} features is not supported", file.path(),
+          *rotated, width);
+  }
   const nlohmann::json scaling = gguf_scaling(file);
   if (!scaling.is_null()) json["rope_scaling"] = scaling;
   const auto table = file.tensors().find("token_embd.weight");

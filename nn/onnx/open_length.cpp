@@ -17,8 +17,9 @@ using Values = std::array<const Tensor*, cases>;
 using Lengths = std::array<std::int64_t, cases>;  // falling
 
 bool same(const Tensor& a, const Tensor& b) {
+  const void *const x = a.view().data, *const y = b.view().data;
   return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         std::memcmp(a.view().data, b.view().data, a.bytes()) == 0;
+         (x == y || std::memcmp(x, y, a.bytes()) == 0);  // parameters are at one place
 }
 
 bool is_list(const Tensor& x) { return x.dtype() == Dtype::i64 && x.rank() == 1; }

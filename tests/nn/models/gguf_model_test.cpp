@@ -159,6 +159,9 @@ TEST_CASE("divisors of frequencies that do not fit are refused") {
   GgufFile negative;
   negative.add("rope_freqs.weight", f32_type, {4}, bytes_of(1.0f, 2.0f, -3.0f, 4.0f));
   CHECK(refused(negative, "short_factor holds -3.0"));
+  GgufFile half;
+  half.key("llama.rope.dimension_count", GgufFile::u32, bytes_of(std::uint32_t{4}));
+  CHECK(refused(half, "llama.rope.dimension_count 4 of 8 features is not supported"));
 }
 
 TEST_CASE("a GGUF file of other names is refused") {
