@@ -149,6 +149,10 @@ class Tuned(TrainingCase):
         self.assertEqual(20, len(rows))
         self.assertAlmostEqual(1, sum(float(rows[0][f"v{k}"]) ** 2 for k in range(1, 65)), places=4)
         self.assertIn(rows[0]["label"], os.listdir(shapes))
+        write_vit(self.path("vit"))  # of 16 pixels
+        made = run_program([EMBED, "--init", self.path("vit"), "--data", shapes, "--size", "32",
+                            "--out", self.path("of_vit.csv")])
+        self.assertEqual((0, ""), (made.returncode, made.stderr))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 // Residual networks and EfficientNet-lite: sizes, names, and files without a config.
 #include <filesystem>
+#include <map>
 
 #include "autograd/ops.h"
+#include "autograd/sink.h"
 #include "core/io/safetensors.h"
 #include "core/random/philox.h"
 #include "kernels/functors/functors.h"
@@ -251,6 +253,30 @@ TEST_CASE("branches of EfficientNet are dropped by sample, the later the more, a
     Tape tape({.training = training, .seed = 5});
     const Tensor y = net.classify(tape.input(full({2, 16}, 1))).value();
     CHECK((largest_difference(y.slice(0, 0, 1), y.slice(0, 1, 2)) > 0) == training);
+  }
+}
+
+TEST_CASE("with dropped branches each image has the gradient of the image alone") {
+  nn::EfficientNetOptions options = narrow(true);
+  options.drop_path = options.dropout = 0.5;
+  nn::manual_seed(4);
+  nn::EfficientNet net(options);
+  net.to(Dtype::f64);
+  constexpr std::int64_t n = 4;
+  const Tensor x = to_dtype(images(n, 16), Dtype::f64);
+  const auto gradients = [&](std::int64_t begin, std::int64_t end) {
+    Tape tape({.training = true, .seed = 5, .first_row = begin});
+    PerSampleGradSink sink;
+    tape.backward(sum(square(net(tape.input(x.slice(0, begin, end)))), {1}), sink);
+    std::map<const Parameter*, Tensor> all;
+    for (const auto& [parameter, rows] : sink.all()) all[parameter] = rows;
+    return all;
+  };
+  const auto together = gradients(0, n);
+  CHECK(together.size() == net.parameters().size());
+  for (std::int64_t row = 0; row < n; ++row) {
+    for (const auto& [parameter, alone] : gradients(row, row + 1))
+      CHECK(largest_difference(together.at(parameter).slice(0, row, row + 1), alone) < 1e-12);
   }
 }
 
