@@ -121,7 +121,7 @@ bool add_each_image(const Form& form, const RoundedSum& sum, const Tensor& weigh
   const auto* f = form.as<Patches>();
   if (!f || f->dy.device() != cpu || form.positions() < min_positions || uses > max_terms)
     return false;
-  const Tensor w = contiguous(to_dtype(weights, Dtype::f64)),
+  const Tensor w = contiguous(to_dtype(weights, Dtype::f64).to(cpu)),
                total = reshape(sum.total, f->weight_shape());
   return backend(cpu).add_rounded_weights(f->dy.view(), f->x.view(), f->window, w.view(),
                                           sum.spacing, total.view());
@@ -187,7 +187,8 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
     return;
   }
   const std::vector<std::int64_t> blocks = ends(together);
-  if (is_split_into_bf16(form)) return add_split_blocks(gradient, sum, weights, blocks);
+  if (weights.device() == form.device() && is_split_into_bf16(form))
+    return add_split_blocks(gradient, sum, weights, blocks);
   const auto add = form.as<Patches>() ? add_images : add_blocks;
   for_each_weighted(form, gradient.shape(), weights, blocks,
                     [&](const Form& chunk, std::span<const std::int64_t> chunk_ends) {

@@ -85,7 +85,8 @@ Tensor weighted_sum(const Form& form, const Shape& shape, const Tensor& weights)
                       weights.to(y.device()).view(), 0, reshape(y, {shape.numel()}).view());
     return y;
   }
-  if (is_split_into_bf16(form)) return weighted_sum_bf16(form, shape, weights);
+  if (weights.device() == form.device() && is_split_into_bf16(form))
+    return weighted_sum_bf16(form, shape, weights);
   Tensor y;
   for_each_weighted(form, shape, weights, {}, [&](const Form& chunk, auto) {
     if (y.defined())
