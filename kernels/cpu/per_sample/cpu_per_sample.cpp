@@ -104,11 +104,9 @@ template <class T>
 void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::int64_t end,
               double* y) {
 #if defined(__x86_64__)
-  const bool norms = a == b && k > 1;
-  if constexpr (std::is_same_v<T, float>) {
-    if (norms && has_avx512()) return squared_norms_avx512(a, k, begin, end, y);
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    if (norms && has_avx512_bf16()) return squared_norms_avx512(a, k, begin, end, y);
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, bf16>) {
+    const bool has = std::is_same_v<T, float> ? has_avx512() : has_avx512_bf16();
+    if (a == b && k > 1 && has) return squared_norms_avx512(a, k, begin, end, y);
   }
 #endif
   simd_dispatch([&] {
