@@ -211,6 +211,7 @@ NETWORKS = {
     "resnet18": lambda: ResNet((2, 2, 2, 2), 64, 32, 10, basic, large=False), "wrn16": WideResNet,
     "vit": lambda: vision(32, 4, 192, 3, 12, 10), "gpt2": lambda: causal(65, 128, 384, 6, 6),
     "gpt2-small": lambda: causal(50257, 512, 768, 12, 12), "gpt2-1024": lambda: causal(50257, 1024, 768, 12, 12),
+    "gpt2-256": lambda: causal(50257, 256, 768, 12, 12),
     "vit-b16": lambda: vision(224, 16, 768, 12, 12, 1000), "resnet50-224": lambda: ResNet((3, 4, 6, 3), 64, 32, 1000),
     "gpt2-tiny": lambda: causal(50, 16, 32, 2, 2), "vit-tiny": lambda: vision(32, 8, 32, 2, 2, 10),
     "resnet-tiny": lambda: ResNet((1, 1, 1, 1), 8, 4, 10)}

@@ -135,12 +135,14 @@ Entry efficientnet(const char* name, const char* description, nn::StoredNorms no
 
 std::vector<Entry> large_networks() {
   const CausalOptions words{.words = 50257, .length = 512, .width = 768, .heads = 12, .blocks = 12};
-  CausalOptions longer = words;
+  CausalOptions longer = words, shorter = words;
   longer.length = 1024;
+  shorter.length = 256;
   const VisionOptions patches{
       .side = 224, .patch = 16, .width = 768, .heads = 12, .blocks = 12, .classes = 1000};
   return {
       causal("gpt2-small", "twelve causal blocks of width 768 over 512 tokens", words),
+      causal("gpt2-256", "the same over 256 tokens", shorter),
       causal("gpt2-1024", "the same over 1,024 tokens", longer),
       vision("vit-b16", "twelve blocks of width 768 over 16x16 patches of 224x224 images", patches),
       residual("resnet50-224", "ResNet-50 with group normalisation for 224x224 images", 224,

@@ -14,7 +14,7 @@ inline constexpr const char* sized_names =
     "classes; or "
     "transformer:LENGTH, an encoder block of width 64 over so many words; or "
     "encoder:LENGTH, as large as all-MiniLM-L6-v2, for --tune; or, as large as GPUs train them, "
-    "gpt2-small over 512 tokens, gpt2-1024 over 1,024, vit-b16 and resnet50-224 for 224x224 "
+    "gpt2-small over 512 tokens, gpt2-256 and gpt2-1024, vit-b16 and resnet50-224 for 224x224 "
     "images, efficientnet-lite0 and efficientnet-lite0-frozen for 128x128; or the same kinds for "
     "tests, gpt2-tiny, vit-tiny and resnet-tiny";
 
