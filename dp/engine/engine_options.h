@@ -86,7 +86,7 @@ struct EngineOptions {
   std::vector<ClipGroup> groups = {};
   // Clip rule, norm method and budget.
   ClipOptions clipping = {};
-  // Unset: one pass, or two if one pass cannot keep the memory policy's limit.
+  // Unset: one pass, or two if one pass cannot keep the memory policy's limit; one with rows_of_unit.
   std::optional<ClipPasses> passes = {};
   // Adapts the bounds, which start from those above.
   std::optional<AdaptiveClipping> adaptive_clipping = {};
