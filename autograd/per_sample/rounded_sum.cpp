@@ -187,7 +187,7 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
     return;
   }
   const std::vector<std::int64_t> blocks = ends(together);
-  if (weights.device() == form.device() && is_split_into_bf16(form))
+  if (weights.device() != cpu && is_split_into_bf16(form))
     return add_split_blocks(gradient, sum, weights, blocks);
   const auto add = form.as<Patches>() ? add_images : add_blocks;
   for_each_weighted(form, gradient.shape(), weights, blocks,

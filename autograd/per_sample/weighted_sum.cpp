@@ -30,8 +30,7 @@ std::int64_t samples_at_once(const Form& form, const Shape& shape) {
                          element * copied / std::max<std::int64_t>(1, form.samples()));
 }
 
-}  // namespace
-
+// The ids of the samples whose weight is not 0; nullopt if no weight is 0.
 std::optional<std::vector<std::int64_t>> with_weight(const Tensor& weights) {
   const std::vector<double> w = to_dtype(weights, Dtype::f64).to_vector<double>();
   if (std::find(w.begin(), w.end(), 0.0) == w.end()) return std::nullopt;
@@ -42,12 +41,7 @@ std::optional<std::vector<std::int64_t>> with_weight(const Tensor& weights) {
   return ids;
 }
 
-std::vector<std::int64_t> ends_among(const std::vector<std::int64_t>& ids,
-                                     std::span<const std::int64_t> ends) {
-  std::vector<std::int64_t> y;
-  for (const std::int64_t end : ends) y.push_back(std::ranges::lower_bound(ids, end) - ids.begin());
-  return y;
-}
+}  // namespace
 
 void for_each_weighted(
     const Form& form, const Shape& shape, const Tensor& weights, std::span<const std::int64_t> ends,
@@ -64,11 +58,13 @@ void for_each_weighted(
     const auto ids = on_cpu ? with_weight(w) : std::nullopt;
     const Form slice = form.slice(at, end);
     const Form all = form.has_16bit_factor() ? slice.in_type(form.dtype()) : slice;
-    std::vector<std::int64_t> chunk_ends(first, block);
-    for (std::int64_t& of : chunk_ends) of -= at;
+    std::vector<std::int64_t> chunk_ends;
+    for (auto of = first; of != block; ++of)
+      chunk_ends.push_back(ids ? std::ranges::lower_bound(*ids, *of - at) - ids->begin()
+                               : *of - at);
     if (ids) {
       const Tensor rows = Tensor::from(*ids, {std::ssize(*ids)});
-      f(all.select(rows).scale(gather(w, rows, 0)), ends_among(*ids, chunk_ends));
+      f(all.select(rows).scale(gather(w, rows, 0)), chunk_ends);
     } else {
       // The host does not read the weights of a GPU.
       f((on_cpu ? all : all.mask(w)).scale(w), chunk_ends);
@@ -85,7 +81,7 @@ Tensor weighted_sum(const Form& form, const Shape& shape, const Tensor& weights)
                       weights.to(y.device()).view(), 0, reshape(y, {shape.numel()}).view());
     return y;
   }
-  if (weights.device() == form.device() && is_split_into_bf16(form))
+  if (weights.device() != cpu && is_split_into_bf16(form))
     return weighted_sum_bf16(form, shape, weights);
   Tensor y;
   for_each_weighted(form, shape, weights, {}, [&](const Form& chunk, auto) {

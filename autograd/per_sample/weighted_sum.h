@@ -21,10 +21,4 @@ void for_each_weighted(
     const Form& form, const Shape& shape, const Tensor& weights, std::span<const std::int64_t> ends,
     const std::function<void(const Form& chunk, std::span<const std::int64_t> chunk_ends)>& f);
 
-// The ids of the samples whose weight is not 0, of weights on the CPU; nullopt if no weight is 0.
-std::optional<std::vector<std::int64_t>> with_weight(const Tensor& weights);
-// The ends of blocks among the samples `ids`, in rising order, from those among all samples.
-std::vector<std::int64_t> ends_among(const std::vector<std::int64_t>& ids,
-                                     std::span<const std::int64_t> ends);
-
 }  // namespace sotto::detail

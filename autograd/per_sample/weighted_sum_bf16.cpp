@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/per_sample/weighted_sum.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/bf16_split.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -13,7 +12,7 @@ namespace sotto::detail {
 namespace {
 
 // Bytes of split factors at a time.
-std::int64_t split_bytes(Device device) { return std::int64_t{1} << (device == cpu ? 20 : 27); }
+constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
 
 // The factors, of which the smaller one is scaled. Images are channels-last.
 struct Factors {
@@ -30,7 +29,7 @@ struct Factors {
     const std::int64_t n = scaled.size(0);
     const std::int64_t bytes =
         scaled.numel() * float_bf16x2 * static_cast<std::int64_t>(sizeof(bf16));
-    return std::max<std::int64_t>(1, split_bytes(scaled.device()) * n / (bytes + 1));
+    return std::max<std::int64_t>(1, chunk_bytes * n / (bytes + 1));
   }
   // y = the sum of products + beta y; `piece` is of the scaled factor.
   void multiply(const Tensor& piece, const Tensor& other, double beta, const Tensor& y) const {
@@ -72,20 +71,14 @@ std::array<Tensor, float_bf16x2> pieces_of(const Tensor& x, const Tensor& weight
 }  // namespace
 
 bool is_split_into_bf16(const Form& form) {
-  if (form.factor_type() != Dtype::bf16) return false;
-  if (form.device() == cpu) return form.as<Outer>() && backend(cpu).products(Dtype::bf16).direct;
-  return form.as<Outer>() || form.as<Patches>();
+  const bool product = form.as<Outer>() || form.as<Patches>();
+  return product && form.factor_type() == Dtype::bf16 && form.device() != cpu;
 }
 
 Tensor lifted(const Tensor& weights) { return scale(to_dtype(weights, Dtype::f64), bf16_lift); }
 
 void lifted_sums_bf16(const Form& form, const Tensor& weights, std::span<const std::int64_t> ends,
                       const Tensor& y) {
-  if (const auto ids = weights.device() == cpu ? with_weight(weights) : std::nullopt) {
-    const Tensor rows = Tensor::from(*ids, {std::ssize(*ids)});
-    backend(y.device()).fill(0, y.view());  // blocks may be empty
-    return lifted_sums_bf16(form.select(rows), gather(weights, rows, 0), ends_among(*ids, ends), y);
-  }
   const Factors factors(form);
   const std::int64_t step = factors.step(), n = form.samples();
   std::int64_t block = 0, start = 0;  // of the block that sample `at` is in

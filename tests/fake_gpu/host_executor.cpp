@@ -268,7 +268,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
   std::string name() const override { return "device code on the host"; }
   CostModel costs(Dtype factors) const override {
     if (dry()) return gpu_costs(factors);
-    CostModel costs = products_.costs(factors);
+    CostModel costs = products_.costs(Dtype::f32);
     costs.shifted_adds = 0;  // no ghost norms by products of pixels
     return costs;
   }
