@@ -66,8 +66,9 @@ void transpose_places(const PlaceRows& rows, std::int64_t channels, std::int64_t
 }  // namespace
 
 bool PairConv::suits(const Geometry& g, const View& dy, const View& x) {
+  constexpr std::int64_t fewest_channels = 3;  // of fewer, tiles would be empty
   return pair_kernel() && dy.dtype == Dtype::bf16 && x.dtype == Dtype::bf16 && !is_depthwise(g) &&
-         g.positions() > 0 && g.taps() > 0 && g.group_outputs() > 0;
+         g.positions() > 0 && std::min(g.group_channels(), g.group_outputs()) >= fewest_channels;
 }
 
 std::int64_t PairConv::bytes_of_sample(const Geometry& g) {
