@@ -11,11 +11,10 @@ namespace {
 
 using pairs::lanes;
 using pairs::Pair;
+using pairs::rounded_up;
 
 // A longer sum is split, so that its roundings are at most roundings(positions, conv_chain).
 constexpr std::int64_t longest = 8192 / 2;
-
-std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 std::int64_t quotient(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
 

@@ -13,6 +13,10 @@ using Square = tiles::Registers<float, 64>;  // the shuffles of tiles::transpose
 using Vector = Square::Vector;
 inline constexpr std::int64_t lanes = Square::lanes;
 
+inline std::int64_t rounded_up(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
 inline Pair pair(std::uint16_t first, std::uint16_t second) { return first | Pair{second} << 16; }
 
 // The pairs of 16 adjacent columns, from their first terms and their second ones.

@@ -12,6 +12,7 @@ namespace {
 
 using pairs::lanes;
 using pairs::Pair;
+using pairs::rounded_up;
 
 // Pairs of terms and columns that are packed at a time: they fit in the second-level cache. Rows of
 // sums that are kept for one pass over all terms.
@@ -23,8 +24,6 @@ struct Workspace {
   alignas(64) Pair rows[most_rows * (block_pairs + lanes)];
   alignas(64) float sums[most_rows * most_columns];
 };
-
-std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 std::uint16_t term(const Matrix& m, std::int64_t i, std::int64_t j) {
   return static_cast<const std::uint16_t*>(m.data)[i * m.row_stride + j * m.col_stride];
