@@ -113,14 +113,13 @@ void add_images(const Form& chunk, const Shape& shape, const RoundedSum& sum,
   if (!added) add_blocks(chunk, shape, sum, pieces);
 }
 
-// Adds each image's gradient as one term, where images are large enough that this costs less than
-// scaling their factors. Returns false without any effect for other forms and backends.
+// Adds each image's gradient as one term. Returns false without any effect for other forms, and
+// where the backend has no kernel for it.
 bool add_each_image(const Form& form, const RoundedSum& sum, const Tensor& weights,
                     std::int64_t uses) {
-  constexpr std::int64_t min_positions = 0, max_terms = 256;
+  constexpr std::int64_t max_terms = 256;  // as in add_rounded_products()
   const auto* f = form.as<Patches>();
-  if (!f || f->dy.device() != cpu || form.positions() < min_positions || uses > max_terms)
-    return false;
+  if (!f || f->dy.device() != cpu || uses > max_terms) return false;
   const Tensor w = contiguous(to_dtype(weights, Dtype::f64).to(cpu)),
                total = reshape(sum.total, f->weight_shape());
   return backend(cpu).add_rounded_weights(f->dy.view(), f->x.view(), f->window, w.view(),

@@ -10,8 +10,8 @@
 namespace sotto::nn {
 
 // The inputs of chosen layers of a model, averaged over positions: over h and w of images [n, c, h,
-// w], over t of sequences [n, t, c]. Such inputs tell more than the
-// last features about pictures that differ from the model's training data.
+// w], over t of sequences [n, t, c]. Such inputs tell more than the last features about pictures
+// that differ from the model's training data.
 class LayerMeans {
  public:
   // The layers whose paths the regular expression fits (PathPattern::fits_ending), in the model's

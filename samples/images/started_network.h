@@ -47,7 +47,7 @@ class StartedNetwork final : public nn::Module {
   std::string trunk_identity() const;
   nn::ImageModel& model() const { return *model_; }
   nn::Pretrained& pretrained() { return started_.pretrained; }
-  // What the model takes, with the size of its pictures.
+  // Size and scale of the pictures that the model takes.
   const nn::ImageInput& input() const { return input_; }
   // True if the classifier is the model's own.
   bool has_own_head() const { return !layers_; }

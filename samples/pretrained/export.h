@@ -12,8 +12,8 @@ struct ExportCommand {
   std::string model = {}, out = {};  // a file, and the new folder
   bool adapter = false;
 };
-// Of a program that writes such models by `train`, with these files in the folder. Nullopt after
-// --help.
+// Parses the command line of `export`; the help says that `train` writes such models, and names the
+// files in the folder. Returns nullopt after --help.
 std::optional<ExportCommand> parse_export(const std::string& train, const std::string& files,
                                           int argc, const char* const* argv);
 

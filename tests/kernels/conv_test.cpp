@@ -212,6 +212,14 @@ TEST_CASE("depthwise convolutions are the sums that define them, whatever the ch
   });
 }
 
+TEST_CASE("weight gradients in bf16 over very many positions are the sums that define them",
+          "[gate]") {
+  for_each_engine([](Backend& engine) {
+    Random random(8);
+    check_conv_weight(engine, random, image_case(2, {4, 5}, 97, square(1, 1, 0)), Dtype::bf16);
+  });
+}
+
 TEST_CASE("norms of weight gradients are those of the materialized ones, however large", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(7);

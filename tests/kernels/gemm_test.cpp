@@ -103,9 +103,9 @@ TEST_CASE("gemm is the sum of products, for any strides, sizes and types", "[gat
                         between(random, 1, 70)};
       for (const Dtype dtype : float_dtypes) check_product(engine, random, sizes, dtype);
     }
-    for (const Sizes& sizes :
-         {Sizes{1, 300, 200, 130}, Sizes{1, 1, 500, 400}, Sizes{1, 400, 500, 1},
-          Sizes{3, 33, 129, 257}, Sizes{200, 5, 6, 7}}) {
+    for (const Sizes& sizes : {Sizes{1, 300, 200, 130}, Sizes{1, 1, 500, 400},
+                               Sizes{1, 400, 500, 1}, Sizes{3, 33, 129, 257}, Sizes{200, 5, 6, 7},
+                               Sizes{1, 40, 1100, 70}, Sizes{1, 1100, 20, 30}}) {
       for (const Dtype dtype : float_dtypes) check_product(engine, random, sizes, dtype);
     }
   });

@@ -8,6 +8,13 @@
 
 namespace sotto {
 
+// first .. last - 1 along an axis.
+inline View slice(View v, int axis, std::int64_t first, std::int64_t last) {
+  v.data = v.as<char>() + first * v.stride[axis] * static_cast<std::int64_t>(size_of(v.dtype));
+  v.size[axis] = last - first;
+  return v;
+}
+
 // Views of the operands of a weight gradient, and the window over them.
 struct ConvPart {
   View dy, x;
@@ -26,13 +33,6 @@ struct ConvPart {
     y.window.before[axis] = from - begin;
     y.window.after[axis] = end - to;
     return y;
-  }
-
- private:
-  static View slice(View v, int axis, std::int64_t first, std::int64_t last) {
-    v.data = v.as<char>() + first * v.stride[axis] * static_cast<std::int64_t>(size_of(v.dtype));
-    v.size[axis] = last - first;
-    return v;
   }
 };
 

@@ -22,8 +22,8 @@ std::int64_t samples_together(const Geometry& g, std::int64_t most) {
 std::int64_t group_size(const Geometry& g) { return g.group_outputs() * g.taps(); }
 
 // dw [o, c, kernel] = sums [group, tap, c, o], or dw += sums.
-template <class T, class S>
-void put_in_order(const Geometry& g, const T* sums, bool add, const View& dw) {
+template <class S>
+void put_in_order(const Geometry& g, const float* sums, bool add, const View& dw) {
   // Outputs that are adjacent in `sums`, and channels whose rows lie in few pages.
   constexpr std::int64_t together = 16;
   const std::int64_t channels = g.group_channels(), outputs = g.group_outputs();
@@ -31,15 +31,15 @@ void put_in_order(const Geometry& g, const T* sums, bool add, const View& dw) {
   const auto put = [&](std::int64_t group, std::int64_t o, std::int64_t c) {
     const std::int64_t last = std::min(o + together, outputs);
     for (std::int64_t tap = 0; tap < g.window.positions(); ++tap) {
-      const T* const from = sums + ((group * g.window.positions() + tap) * channels + c) * outputs;
+      const float* const from =
+          sums + ((group * g.window.positions() + tap) * channels + c) * outputs;
       const std::int64_t place = tap / (kernel[1] * kernel[2]) * dw.stride[2] +
                                  tap / kernel[2] % kernel[1] * dw.stride[3] +
                                  tap % kernel[2] * dw.stride[4];
       S* const to = dw.as<S>() + group * outputs * dw.stride[0] + c * dw.stride[1] + place;
       for (std::int64_t k = o; k < last; ++k) {
         S& at = to[k * dw.stride[0]];
-        const T before = add ? static_cast<T>(acc_t<S>(at)) : T{0};
-        at = S(static_cast<acc_t<S>>(before + from[k]));
+        at = S(add ? acc_t<S>(at) + from[k] : acc_t<S>{from[k]});
       }
     }
   };
@@ -56,10 +56,9 @@ void put_in_order(const Geometry& g, const T* sums, bool add, const View& dw) {
                });
 }
 
-template <class T>
-void put_any_in_order(const Geometry& g, const T* sums, bool add, const View& dw) {
+void put_any_in_order(const Geometry& g, const float* sums, bool add, const View& dw) {
   dispatch_float(dw.dtype,
-                 [&]<class S>(std::type_identity<S>) { put_in_order<T, S>(g, sums, add, dw); });
+                 [&]<class S>(std::type_identity<S>) { put_in_order<S>(g, sums, add, dw); });
 }
 
 // Calls f(block) for the blocks of the images' gradients.

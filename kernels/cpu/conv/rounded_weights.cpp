@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/tensor.h"
+#include "kernels/cpu/conv/conv_parts.h"
 #include "kernels/cpu/conv/pair_conv.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -12,18 +13,14 @@ namespace {
 constexpr std::int64_t held_patches = std::int64_t{4} << 20;
 
 // True if products of patches are the fastest sums of weight gradients, as one term for each image:
-// over 8 x 8 positions they take half the time of oneDNN's sums, over 4 x 4 a tenth.
+// for ResNet-18 they take half the time of oneDNN's sums (docs/appendix/experiments.md).
 bool has_few_positions(const Geometry& g, const View& dy, const View& x) {
   constexpr std::int64_t most = 64;
   return dy.dtype == Dtype::f32 && x.dtype == Dtype::f32 && g.window.groups == 1 && g.samples > 0 &&
          g.positions() > 0 && g.positions() <= most && g.taps() > 0;
 }
 
-View samples_of(View v, Range samples) {
-  v.data = v.as<char>() + samples.first * v.stride[0] * static_cast<std::int64_t>(size_of(v.dtype));
-  v.size[0] = samples.count();
-  return v;
-}
+View samples_of(const View& v, Range samples) { return slice(v, 0, samples.first, samples.last); }
 
 // Images [n, c, d, h, w] as [n, d, h, w, c].
 View by_positions(const View& v) {

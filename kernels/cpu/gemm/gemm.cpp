@@ -3,7 +3,6 @@
 #include "core/threads/parallel.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
-#include "kernels/cpu/gemm/pair_kernel.h"
 #include "kernels/cpu/grain.h"
 #include "kernels/host_device/fold_batch.h"
 
@@ -35,8 +34,8 @@ Product fold_batch(const Product& p) {
 // Splits the product over threads, which does not change the bits of the result.
 void CpuBackend::gemm(View a, View b, double beta, View c) {
   if (c.numel() == 0) return;
-  const bool pairs = pair_kernel() && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16;
-  if (are_16bit(a, b, c) && !pairs) return gemm_16bit(a, b, beta != 0, c);
+  const bool direct = a.dtype == b.dtype && products(a.dtype).direct;
+  if (are_16bit(a, b, c) && !direct) return gemm_16bit(a, b, beta != 0, c);
   const Product p = fold_batch({a, b, c, beta != 0});
   const Matrix y = matrix(p.c, 0);
   const std::int64_t longer = std::max(y.rows, y.cols), shorter = std::min(y.rows, y.cols);

@@ -125,8 +125,8 @@ constexpr std::int64_t sum_block = 512;
 }  // namespace
 
 // Rates on one core of a recent server processor, as measured in
-// docs/appendix/per-sample-notes.md; only their ratios matter. Pixels of bf16 images have no Gram
-// products of their own, and sums of single terms take as long as rounding the terms.
+// docs/appendix/per-sample-notes.md; only their ratios matter. Those of bf16 are estimates: pixels
+// have no Gram products of their own, and sums of terms take as long as rounding the terms.
 CostModel CpuBackend::costs(Dtype factors) const {
   if (factors == Dtype::bf16 && pair_kernel()) {
     const double times = has_amx() ? 4 : 1.5;  // as fast as f32

@@ -78,7 +78,7 @@ TEST_CASE("the number of a unit's rows decides no norms or passes of all", "[gat
         return sum(square(model(tape.input(all.batch(rows).inputs))), {1, 2});
       });
     } catch (const std::exception&) {
-      // Nothing fits.
+      // No strategy fits.
     }
     if (engine.memory_plan() == nullptr) continue;
     for (const auto& strategy : engine.memory_plan()->considered) tried.insert(strategy.name);
