@@ -16,7 +16,7 @@ constexpr std::int64_t held_patches = std::int64_t{4} << 20;
 // for ResNet-18 they take half the time of oneDNN's sums (docs/appendix/experiments.md).
 bool has_few_positions(const Geometry& g, const View& dy, const View& x) {
   constexpr std::int64_t most = 64;
-  return dy.dtype == Dtype::f32 && x.dtype == Dtype::f32 && g.window.groups == 1 && g.samples > 0 &&
+  return dy.dtype != Dtype::f64 && x.dtype == dy.dtype && g.window.groups == 1 && g.samples > 0 &&
          g.positions() > 0 && g.positions() <= most && g.taps() > 0;
 }
 
@@ -51,10 +51,10 @@ bool CpuBackend::add_rounded_weights(View dy, View x, const Window& window, View
     return true;
   }
   if (!has_few_positions(g, dy, x)) return false;
-  const std::int64_t bytes = g.positions() * g.taps() * static_cast<std::int64_t>(sizeof(float)),
+  const std::int64_t bytes = g.positions() * g.taps() * static_cast<std::int64_t>(size_of(x.dtype)),
                      step = std::clamp<std::int64_t>(held_patches / bytes, 1, g.samples);
-  const Tensor patches = Tensor::empty({step, g.positions(), g.taps()}, Dtype::f32),
-               grads = Tensor::empty({step, g.positions(), g.outputs}, Dtype::f32);
+  const Tensor patches = Tensor::empty({step, g.positions(), g.taps()}, x.dtype),
+               grads = Tensor::empty({step, g.positions(), g.outputs}, dy.dtype);
   const View sum{dw.data, dw.dtype, 2, {g.outputs, g.taps()}, {g.taps(), 1}};
   for (std::int64_t n = 0; n < g.samples; n += step) {
     const Range part{n, std::min(n + step, g.samples)};

@@ -34,8 +34,6 @@ Product fold_batch(const Product& p) {
 // Splits the product over threads, which does not change the bits of the result.
 void CpuBackend::gemm(View a, View b, double beta, View c) {
   if (c.numel() == 0) return;
-  const bool direct = a.dtype == b.dtype && products(a.dtype).direct;
-  if (are_16bit(a, b, c) && !direct) return gemm_16bit(a, b, beta != 0, c);
   const Product p = fold_batch({a, b, c, beta != 0});
   const Matrix y = matrix(p.c, 0);
   const std::int64_t longer = std::max(y.rows, y.cols), shorter = std::min(y.rows, y.cols);

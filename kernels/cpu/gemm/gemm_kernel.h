@@ -28,8 +28,8 @@ struct Matrix {
 Matrix matrix(const View& view, std::int64_t index);
 
 // c = a b, or c += a b if `add`: computed in double if any of the three is f64, in float otherwise.
-// The bits of an element depend only on its row of a and its column of b, not on the number or
-// layout of rows and columns; zeros at their ends change nothing.
+// 16-bit factors are read as they lie. The bits of an element depend only on its row of a and its
+// column of b, not on the number or layout of rows and columns; zeros at their ends change nothing.
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
 // Scratch memory for a row-major matrix, initially zeros.
@@ -45,13 +45,6 @@ class Scratch {
 
 // to = from, with equal sizes; converts the type.
 void copy_matrix(const Matrix& from, const Matrix& to);
-
-// c = a b, or c += a b if `add`, for 16-bit operands and no f64, by tiles: only a part of b and
-// some rows of a and c are in f32 at a time. The bits of a row of c do not depend on the number of
-// rows or its position among them.
-void gemm_16bit(const View& a, const View& b, bool add, const View& c);
-// True if gemm_16bit handles these operands.
-bool are_16bit(const View& a, const View& b, const View& c);
 
 // A batch of products as one product if they share b and the rows of a and of c are evenly spaced
 // over the batch; otherwise unchanged.

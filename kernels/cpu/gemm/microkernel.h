@@ -6,10 +6,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "core/dtype.h"
 #include "kernels/host_device/gemm_blocking.h"
 
 namespace sotto::tiles {
@@ -24,6 +27,33 @@ struct Strided {
     return {data + i * row_stride + j * col_stride, row_stride, col_stride};
   }
 };
+
+// A factor of a product. Elements of 16 bits become floats while they are packed.
+struct Factor {
+  const void* data;
+  Dtype dtype;
+  std::int64_t row_stride, col_stride;
+
+  Factor at(std::int64_t i, std::int64_t j) const {
+    const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+    return {static_cast<const char*>(data) + (i * row_stride + j * col_stride) * bytes, dtype,
+            row_stride, col_stride};
+  }
+  template <class S>
+  Strided<const S> elements() const {
+    return {static_cast<const S*>(data), row_stride, col_stride};
+  }
+};
+
+// Calls f with the elements of x, a factor of a product whose sums are of type T.
+template <class T, class F>
+void with_elements(const Factor& x, const F& f) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (x.dtype == Dtype::bf16) return f(x.elements<bf16>());
+    if (x.dtype == Dtype::f16) return f(x.elements<f16>());
+  }
+  f(x.elements<T>());
+}
 
 // Vectors of `Bytes` bytes, and the tile sizes that fill their registers: 32 registers for AVX-512,
 // else 16.
@@ -60,6 +90,31 @@ V load(const T* from) {
 template <class V, class T>
 void store(const V& v, T* to) {
   std::memcpy(to, &v, sizeof(V));
+}
+
+// Elements of type S as those of a vector. f16 in f32 has another exponent bias, and the exponent
+// of infinity and NaN is all ones in both.
+template <class R, class S>
+typename R::Vector load_as(const S* from) {
+  if constexpr (sizeof(S) != sizeof(bf16)) {
+    return load<typename R::Vector>(from);
+  } else {
+    using Narrow [[gnu::vector_size(R::lanes * 2)]] = std::uint16_t;
+    using Wide [[gnu::vector_size(R::lanes * 4)]] = std::uint32_t;
+    const Wide bits = __builtin_convertvector(load<Narrow>(from), Wide);
+    if constexpr (std::is_same_v<S, bf16>) return std::bit_cast<typename R::Vector>(bits << 16);
+    const Wide sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+    const auto finite = std::bit_cast<typename R::Vector>(rest << 13) * 0x1p112f;
+    const Wide beyond = (rest + 0x0400u) >> 15;  // 1 for infinity and NaN
+    const Wide ones = (0u - beyond) & 0x7f800000u;
+    return std::bit_cast<typename R::Vector>(std::bit_cast<Wide>(finite) | ones | sign);
+  }
+}
+
+// The element as one of type T.
+template <class T, class S>
+T element_as(const S& x) {
+  return static_cast<T>(static_cast<acc_t<S>>(x));
 }
 
 // The destination of a tile: c, with `columns` columns.
@@ -163,15 +218,15 @@ void transpose(typename R::Vector (&x)[R::lanes]) {
 
 // Transposes the squares of x [rows, columns], whose columns are contiguous, into rows `step`
 // apart.
-template <class R, class T = typename R::T>
-void transpose_squares(std::int64_t rows, std::int64_t columns, const Strided<const T>& x, T* to,
+template <class R, class S, class T = typename R::T>
+void transpose_squares(std::int64_t rows, std::int64_t columns, const Strided<const S>& x, T* to,
                        std::int64_t step) {
   constexpr int n = R::lanes;
   for (std::int64_t j = 0; j + n <= columns; j += n) {
     for (std::int64_t i = 0; i + n <= rows; i += n) {
       typename R::Vector square[n];
 #pragma GCC unroll 16
-      for (int k = 0; k < n; ++k) square[k] = load<typename R::Vector>(x.at(i, j + k).data);
+      for (int k = 0; k < n; ++k) square[k] = load_as<R>(x.at(i, j + k).data);
       transpose<R>(square);
 #pragma GCC unroll 16
       for (int k = 0; k < n; ++k) store(square[k], to + (i + k) * step + j);
@@ -180,8 +235,8 @@ void transpose_squares(std::int64_t rows, std::int64_t columns, const Strided<co
 }
 
 // Packs the panel of b [terms, columns]: rows of `width` elements, padded with zeros.
-template <class R, class T = typename R::T>
-void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T* panel,
+template <class R, class S, class T = typename R::T>
+void pack(std::int64_t terms, std::int64_t columns, const Strided<const S>& b, T* panel,
           std::int64_t width) {
   constexpr int n = R::lanes;
   std::int64_t squared_terms = 0, squared_columns = 0;  // the part packed as whole squares
@@ -191,36 +246,35 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
   }
   if (squared_terms > 0) transpose_squares<R>(terms, columns, b, panel, width);
   for (std::int64_t k = 0; k < terms; ++k) {
-    const T* const from = b.data + k * b.row_stride;
+    const S* const from = b.data + k * b.row_stride;
     T* const to = panel + k * width;
     if (b.col_stride == 1 && columns == width && width % n == 0) {
-      for (std::int64_t j = 0; j < width; j += n) store(load<typename R::Vector>(from + j), to + j);
+      for (std::int64_t j = 0; j < width; j += n) store(load_as<R>(from + j), to + j);
       continue;
     }
     for (std::int64_t j = k < squared_terms ? squared_columns : 0; j < columns; ++j)
-      to[j] = from[j * b.col_stride];
+      to[j] = element_as<T>(from[j * b.col_stride]);
     std::fill(to + columns, to + width, T{0});
   }
 }
 
 // A copy of a [rows, terms] with contiguous rows, because rows of a large matrix may map to one set
 // of the cache.
-template <class R, class T = typename R::T>
-Strided<const T> packed_rows(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
+template <class R, class S, class T = typename R::T>
+Strided<const T> packed_rows(std::int64_t rows, std::int64_t terms, const Strided<const S>& a,
                              T* copy) {
   constexpr std::int64_t n = R::lanes;
   const std::int64_t step = terms + n;
   const bool by_columns = a.row_stride == 1 && a.col_stride != 1;
   if (by_columns) transpose_squares<R>(rows, terms, a, copy, step);
   for (std::int64_t i = 0; i < rows; ++i) {
-    const T* const from = a.data + i * a.row_stride;
+    const S* const from = a.data + i * a.row_stride;
     T* const to = copy + i * step;
     std::int64_t k = by_columns && i < rows / n * n ? terms / n * n : 0;
     if (a.col_stride == 1) {
-      for (; k + R::lanes <= terms; k += R::lanes)
-        store(load<typename R::Vector>(from + k), to + k);
+      for (; k + R::lanes <= terms; k += R::lanes) store(load_as<R>(from + k), to + k);
     }
-    for (; k < terms; ++k) to[k] = from[k * a.col_stride];
+    for (; k < terms; ++k) to[k] = element_as<T>(from[k * a.col_stride]);
   }
   return {copy, step, 1};
 }
@@ -254,36 +308,60 @@ std::int64_t panel_width(std::int64_t left) {
   return std::min<std::int64_t>(3 * R::lanes, (left + R::lanes - 1) / R::lanes * R::lanes);
 }
 
+// The panels of b [terms, columns], of which the first is at `packed` if they are packed. For few
+// rows panels of whole vectors are read in place.
+template <class R, class T = typename R::T>
+struct Panels {
+  static constexpr std::int64_t width = 3 * R::lanes;
+
+  std::int64_t terms, columns;
+  Factor b;
+  T* packed;
+  bool in_place;
+
+  Panel<T> at(std::int64_t j) const {
+    const std::int64_t own = panel_width<R>(columns - j);
+    if (lies_in_place(j)) return {b.at(0, j).template elements<T>().data, b.row_stride, own};
+    return {packed + j * terms, own, own};
+  }
+  void pack_all() const {
+    for (std::int64_t j = 0; j < columns; j += width) {
+      if (lies_in_place(j)) continue;
+      with_elements<T>(b.at(0, j), [&](const auto& x) {
+        pack<R>(terms, std::min(width, columns - j), x, packed + j * terms, at(j).width);
+      });
+    }
+  }
+
+ private:
+  bool lies_in_place(std::int64_t j) const {
+    return in_place && columns - j >= panel_width<R>(columns - j);
+  }
+};
+
 // Computes one block: c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b.
 template <class R, class T = typename R::T>
-void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
-                    const Strided<const T>& b, const Target<T>& to, Workspace<R>& workspace) {
-  constexpr std::int64_t width = 3 * R::lanes;
-  T* const panels = workspace.panels;
-  // For few rows b is read in place.
-  const bool few = b.col_stride == 1 && rows <= 8 * R::rows;
-  const auto panel_at = [&](std::int64_t j) {
-    const std::int64_t left = to.columns - j;
-    const std::int64_t own = panel_width<R>(left);
-    if (few && left >= own) return Panel<T>{b.at(0, j).data, b.row_stride, own};
-    return Panel<T>{panels + j * terms, own, own};
-  };
-  for (std::int64_t j = 0; j < to.columns; j += width) {
-    if (panel_at(j).data == panels + j * terms)
-      pack<R>(terms, std::min(width, to.columns - j), b.at(0, j), panels + j * terms,
-              panel_at(j).width);
-  }
+void multiply_block(std::int64_t rows, std::int64_t terms, const Factor& a, const Factor& b,
+                    const Target<T>& to, Workspace<R>& workspace) {
+  constexpr std::int64_t width = Panels<R>::width;
+  const auto as_sums = [](const Factor& x) { return x.dtype == dtype_of<T>(); };
+  const bool in_place = as_sums(b) && b.col_stride == 1 && rows <= 8 * R::rows;
+  const Panels<R> panels{terms, to.columns, b, workspace.panels, in_place};
+  panels.pack_all();
   // Columns of a that lie together are read in order, and not copied.
   constexpr std::int64_t near = 256 / sizeof(T);
   const bool pays = to.columns >= 3 * width && (a.row_stride != 1 || a.col_stride > near);
   for (std::int64_t i = 0; i < rows; i += block_rows) {
     const std::int64_t some = std::min(block_rows, rows - i);
-    const bool copied = pays && some > 1;
-    const Strided<const T> x =
-        copied ? packed_rows<R>(some, terms, a.at(i, 0), workspace.copy) : a.at(i, 0);
+    Strided<const T> x = a.at(i, 0).template elements<T>();
+    if (!as_sums(a) || (pays && some > 1))
+      with_elements<T>(a.at(i, 0), [&](const auto& from) {
+        x = packed_rows<R>(some, terms, from, workspace.copy);
+      });
     for (std::int64_t s = 0; s < some; s += R::rows) {
       for (std::int64_t j = 0; j < to.columns; j += width)
-        multiply_panel<R>(std::min<std::int64_t>(R::rows, some - s), terms, x.at(s, 0), panel_at(j),
+        multiply_panel<R>(std::min<std::int64_t>(R::rows, some - s), terms, x.at(s, 0),
+                          panels.at(j),
                           {to.c.at(i + s, j), std::min(width, to.columns - j), to.add});
     }
   }
@@ -291,8 +369,8 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
 
 // c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b.
 template <class R, class T = typename R::T>
-void multiply(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
-              const Strided<const T>& b, const Target<T>& to, Workspace<R>& workspace) {
+void multiply(std::int64_t rows, std::int64_t terms, const Factor& a, const Factor& b,
+              const Target<T>& to, Workspace<R>& workspace) {
   for (std::int64_t k = 0; k < terms; k += product_chain) {
     for (std::int64_t j = 0; j < to.columns; j += block_columns<R>) {
       const Target<T> part{to.c.at(0, j), std::min(block_columns<R>, to.columns - j),

@@ -67,23 +67,13 @@ class Grams {
   }
 
  private:
-  void multiply(View x, View y, std::int64_t n, A* products) const {
-    const Matrix to{products, dtype_of<A>(), x.size[1], y.size[1], y.size[1], 1};
-    if (std::is_same_v<A, T> || (std::is_same_v<T, bf16> && pair_kernel())) {
-      add_chains(matrix(x, n), matrix(y, n), to);
-    } else {
-      Dense<A> left = slice<A, T>(x, n), right = slice<A, T>(y, n);
-      const auto seen = [](Dense<A>& m) {
-        return Matrix{m.data(), dtype_of<A>(), m.rows(), m.cols(), m.cols(), 1};
-      };
-      add_chains(seen(left), seen(right), to);
-    }
-  }
-
-  // to = x y^T, in chains of at most gram_chain terms: a Gram sum squares the factors and so their
-  // rounding errors.
-  static void add_chains(const Matrix& x, const Matrix& y, const Matrix& to) {
-    const bool short_chains = x.dtype == Dtype::bf16 && pair_kernel()->chain <= gram_chain;
+  // The products of all positions with all, in chains of at most gram_chain terms: a Gram sum
+  // squares the factors and so their rounding errors.
+  static void multiply(const View& of_x, const View& of_y, std::int64_t n, A* products) {
+    const Matrix x = matrix(of_x, n), y = matrix(of_y, n);
+    const Matrix to{products, dtype_of<A>(), x.rows, y.rows, y.rows, 1};
+    const PairKernel* const pairs = x.dtype == Dtype::bf16 ? pair_kernel() : nullptr;
+    const bool short_chains = pairs && pairs->chain <= gram_chain;
     const std::int64_t step = short_chains ? std::max<std::int64_t>(x.cols, 1) : gram_chain;
     for (std::int64_t at = 0; at == 0 || at < x.cols; at += step) {
       const std::int64_t count = std::min(step, x.cols - at);
@@ -146,7 +136,7 @@ CostModel CpuBackend::costs(Dtype factors) const {
 
 ProductTraits CpuBackend::products(Dtype factors) const {
   if (factors == Dtype::bf16 && pair_kernel()) return {.direct = true, .chain = pair_chain};
-  return {.direct = factors == Dtype::f32 || factors == Dtype::f64};
+  return {};
 }
 
 void CpuBackend::row_dot(View a, View b, View y) {
@@ -365,12 +355,12 @@ void add_rounded_tile(View b, View a, const std::vector<WeightedRow>& samples, d
 
 }  // namespace
 
-// In f32 of so few positions that a sample is one chain: then each term has the bits of the
-// sample's product by gemm().
+// Other products than those of pairs of so few positions that a sample is one chain: then each term
+// has the bits of the sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
   const std::int64_t positions = b.size[1], outputs = y.size[0], inputs = y.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;
-  if (b.dtype != Dtype::f32 || positions == 0 || positions > product_chain) return false;
+  if (b.dtype == Dtype::f64 || positions == 0 || positions > product_chain) return false;
   const std::vector<WeightedRow> samples = weighted_rows(w, b.size[0]);
   constexpr std::int64_t tile_elements = std::int64_t{1} << 15, registers = 8, most = 48;
   const std::int64_t fit = tile_elements / std::max<std::int64_t>(inputs, 1),
