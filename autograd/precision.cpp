@@ -14,8 +14,6 @@ namespace {
 
 const Op cast_op("cast", {.captures = Op::Captures::shared, .batchable = true});
 
-bool is_16bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
-
 // The common type of two: f32 for two different ones.
 Dtype wider(Dtype a, Dtype b) { return a == b ? a : Dtype::f32; }
 

@@ -74,6 +74,9 @@ inline std::size_t size_of(Dtype dtype) {
 // True for f64, f32, f16 and bf16.
 constexpr bool is_float(Dtype dtype) { return dtype <= Dtype::bf16; }
 
+// True for f16 and bf16.
+constexpr bool is_16bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
+
 // The accumulator type for elements of type T: double for f64, float for the other floating-point
 // types, std::int64_t for the integers.
 template <class T>

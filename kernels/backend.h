@@ -54,14 +54,6 @@ struct CostModel {
   double term_sum_flops = 0;
 };
 
-// How a backend multiplies factors of a type.
-struct ProductTraits {
-  // False if products are faster of f32 copies of the factors.
-  bool direct = true;
-  // Sums of products round each term at most roundings(terms, chain) times (gemm_blocking.h).
-  std::int64_t chain = product_chain;
-};
-
 // Turns attention scores into weights: the weights of each query are `total` times the softmax of
 // `scale` times its scores, with masked keys left out.
 struct AttentionMask {
@@ -93,7 +85,9 @@ class Backend {
   virtual std::string name() const = 0;
   // For products of factors of a type.
   virtual CostModel costs(Dtype factors) const = 0;
-  virtual ProductTraits products(Dtype /*factors*/) const { return {}; }
+  // Sums of products of factors of a type round each term at most roundings(terms, chain) times
+  // (gemm_blocking.h).
+  virtual std::int64_t chain_of_products(Dtype /*factors*/) const { return product_chain; }
 
   // Movement.
   virtual void fill(double value, View y) = 0;

@@ -92,7 +92,7 @@ class ProfiledBackend : public Backend {
   explicit ProfiledBackend(Backend& inner) : inner_(inner) {}
   std::string name() const override { return inner_.name(); }
   CostModel costs(Dtype factors) const override { return inner_.costs(factors); }
-  ProductTraits products(Dtype factors) const override { return inner_.products(factors); }
+  std::int64_t chain_of_products(Dtype x) const override { return inner_.chain_of_products(x); }
 
   void fill(double value, View y) override {
     measure("fill", 0, {y}, [&] { inner_.fill(value, y); });

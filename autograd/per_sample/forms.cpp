@@ -192,8 +192,7 @@ std::optional<Dtype> Form::factor_type() const {
 // docs/appendix/proofs-rounding.md, "16 bits", says why a norm of the factors as they are bounds
 // their sum. Kernels for patches take 16-bit factors everywhere.
 bool Form::multiplies_factors_directly() const {
-  if (!has_16bit_factor() || as<Patches>()) return true;
-  return as<Outer>() && factor_type() && backend(device()).products(*factor_type()).direct;
+  return !has_16bit_factor() || as<Patches>() || (as<Outer>() && factor_type());
 }
 
 std::int64_t Form::factor_values() const {

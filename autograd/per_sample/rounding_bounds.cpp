@@ -40,7 +40,7 @@ double roundoff(const Form& form) { return form.dtype() == Dtype::f64 ? 0x1p-53 
 double longest_chain(const Form& form) {
   if (form.as<Outer>()) {
     const Dtype factors = form.factor_type().value_or(form.dtype());
-    return static_cast<double>(backend(form.device()).products(factors).chain);
+    return static_cast<double>(backend(form.device()).chain_of_products(factors));
   }
   return form.as<Patches>() ? static_cast<double>(conv_chain) : 0;
 }

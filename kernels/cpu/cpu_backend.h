@@ -10,7 +10,7 @@ class CpuBackend : public Backend {
  public:
   std::string name() const override { return "cpu (portable)"; }
   CostModel costs(Dtype factors) const override;
-  ProductTraits products(Dtype factors) const override;
+  std::int64_t chain_of_products(Dtype factors) const override;
 
   void fill(double value, View y) override;
   void copy(View x, View y) override;

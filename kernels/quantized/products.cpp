@@ -21,8 +21,6 @@ std::int64_t part_values(const BlockMatrix& w) {
   });
 }
 
-bool is_16bit(const Tensor& x) { return x.dtype() == Dtype::f16 || x.dtype() == Dtype::bf16; }
-
 // x [.., inner] as a matrix.
 Tensor rows_of(const char* op, const Tensor& x, const BlockMatrix& w, std::int64_t inner) {
   check_blocks(op, w);
@@ -127,7 +125,8 @@ Tensor filled(const Tensor& x, std::int64_t columns, Dtype dtype, const F& f) {
 Tensor multiply_blocks(const Tensor& x, const BlockMatrix& w) {
   const Tensor a = rows_of("multiply_blocks", x, w, w.columns());
   const Tensor y = filled(a, w.rows(), x.dtype(), [&](const Tensor& all) {
-    if (!is_16bit(x)) return multiply_by_rows(matrix(a.view(), 0), w, matrix(all.view(), 0));
+    if (!is_16bit(x.dtype()))
+      return multiply_by_rows(matrix(a.view(), 0), w, matrix(all.view(), 0));
     for_pieces(0, w.rows(), panel_rows(w), [&](std::int64_t row, std::int64_t rows) {
       const Tensor panel = panel_of(w, row, rows, x.dtype());
       backend(cpu).gemm(a.view(), panel.transpose(0, 1).view(), 0,
@@ -142,7 +141,8 @@ Tensor multiply_blocks_transposed(const Tensor& dy, const BlockMatrix& w) {
   const bool whole = w.rows() <= panel_rows(w);  // else the panels' products are added in f32
   const Dtype sums = whole ? dy.dtype() : arithmetic_type(dy.dtype());
   const Tensor dx = filled(b, w.columns(), sums, [&](const Tensor& all) {
-    if (!is_16bit(dy)) return multiply_by_columns(matrix(b.view(), 0), w, matrix(all.view(), 0));
+    if (!is_16bit(dy.dtype()))
+      return multiply_by_columns(matrix(b.view(), 0), w, matrix(all.view(), 0));
     for_pieces(0, w.rows(), panel_rows(w), [&](std::int64_t row, std::int64_t rows) {
       const Tensor panel = panel_of(w, row, rows, dy.dtype());
       backend(cpu).gemm(b.slice(1, row, row + rows).view(), panel.view(), whole ? 0 : 1,

@@ -42,7 +42,7 @@ class StagedBackend final : public Backend {
   explicit StagedBackend(Device device) : device_(device) {}
   std::string name() const override { return on().name() + ", staged"; }
   CostModel costs(Dtype factors) const override { return on().costs(factors); }
-  ProductTraits products(Dtype factors) const override { return on().products(factors); }
+  std::int64_t chain_of_products(Dtype x) const override { return on().chain_of_products(x); }
 
   void fill(double value, View y) override {
     run([&](Stage& s) { on().fill(value, s(y)); });

@@ -37,14 +37,14 @@ struct Attention {
   std::vector<Tensor> masks;  // as given, until with_operands() merges their leading axes
   AttentionOptions options;
   double scale = 1;
-  // The type of factors, either q's type or its accumulation type, which scores have. Weights and
-  // the gradients of scores are rounded to it (docs/appendix/memory-notes.md#mixed-precision).
-  Dtype factors = Dtype::f32;
   PhiloxKey key;  // key of dropout
   std::vector<std::uint64_t> rows =
       {};             // rows of the samples for dropout; one if all operands are shared
   Shape sample = {};  // shape of one sample's weights, for dropout
 
+  // The type of factors. Scores have its accumulation type; weights and the gradients of scores are
+  // rounded to it (docs/appendix/memory-notes.md#mixed-precision).
+  Dtype factors() const { return q.dtype(); }
   std::int64_t slices() const { return q.size(0); }
   std::int64_t queries() const { return q.size(1); }
   std::int64_t keys() const { return k.size(1); }
@@ -83,10 +83,10 @@ Tensor part(const Tensor& x, const ScoreRange& b) {
 
 // Blocks of the queries (or of a tensor shaped like them) and of the keys or values, as factors.
 Tensor queries_of(const Attention& s, const Tensor& x, const ScoreRange& b) {
-  return to_dtype(part(x, b), s.factors);
+  return to_dtype(part(x, b), s.factors());
 }
 Tensor keys_of(const Attention& s, const Tensor& x, const ScoreRange& b) {
-  return to_dtype(x.slice(0, b.n0, b.n1), s.factors);
+  return to_dtype(x.slice(0, b.n0, b.n1), s.factors());
 }
 
 // The block of a mask, whose first two axes may have size 1.
@@ -108,7 +108,7 @@ AttentionMask rule_of(const Attention& s, const ScoreRange& b) {
 
 Tensor weights_of(const Attention& s, const ScoreRange& b) {
   const Tensor x = gemm_f32(queries_of(s, s.q, b), keys_of(s, s.k, b).transpose(1, 2));
-  const Tensor y = x.dtype() == s.factors ? x : Tensor::empty(x.shape(), s.factors, x.device());
+  const Tensor y = x.dtype() == s.factors() ? x : Tensor::empty(x.shape(), s.factors(), x.device());
   std::vector<Tensor> masks;
   std::vector<View> views;
   for (const Tensor& mask : s.masks) {
@@ -258,7 +258,7 @@ Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
 
 // The attention problem without its operands, which have all leading axes and the sample axis
 // `samples`.
-Attention described(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
+Attention described(const Var& q, const Var& k, const std::vector<Var>& masks,
                     const AttentionOptions& options, SampleAxis samples) {
   const Shape batch_dims = leading(q.shape());
   Attention s{.q = {},
@@ -267,10 +267,6 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
               .masks = {},
               .options = options,
               .scale = options.scale_of(q.shape().back())};
-  const bool on_cpu =
-      q.value().device() == cpu && k.value().device() == cpu && v.value().device() == cpu;
-  const bool direct = !on_cpu || backend(cpu).products(q.dtype()).direct;
-  s.factors = direct ? q.dtype() : arithmetic_type(q.dtype());
   Tape& tape = q.tape();
   if (!tape.options().training) s.options.dropout = 0;
   const bool batched = samples.batched();
@@ -382,7 +378,7 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
         batch_dims);
   };
   const Var q = operand(query), k = operand(key), v = operand(value);
-  const Attention s = described(q, k, v, masks, options, samples);
+  const Attention s = described(q, k, masks, options, samples);
   const Shape shape = with_matrix(batch_dims, a, v.value().size(-1));
   if (tracing())
     trace_attributes({{"masks", masks},

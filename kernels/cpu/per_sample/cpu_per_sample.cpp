@@ -134,9 +134,8 @@ CostModel CpuBackend::costs(Dtype factors) const {
           .term_sum_flops = 100e9};
 }
 
-ProductTraits CpuBackend::products(Dtype factors) const {
-  if (factors == Dtype::bf16 && pair_kernel()) return {.direct = true, .chain = pair_chain};
-  return {};
+std::int64_t CpuBackend::chain_of_products(Dtype factors) const {
+  return factors == Dtype::bf16 && pair_kernel() ? pair_chain : product_chain;
 }
 
 void CpuBackend::row_dot(View a, View b, View y) {

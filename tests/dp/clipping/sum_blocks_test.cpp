@@ -309,9 +309,8 @@ TEST_CASE("blocks sum up to the sums of their units alone", "[gate]") {
       CHECK(distance(alone, blocks) < 1e-5 * distance(alone, std::vector<double>(alone.size())));
       // Products of blocks; or a term for each sample of many positions, each image of few, and
       // each in bf16 by instructions for pairs of terms.
-      const bool image_alone =
-          of.side > 0 &&
-          (precision == Dtype::f32 ? of.side <= 8 : backend(cpu).products(Dtype::bf16).direct);
+      const bool pairs = backend(cpu).chain_of_products(precision) == pair_chain;
+      const bool image_alone = of.side > 0 && (pairs || of.side <= 8);
       CHECK((alone != blocks) == (of.positions <= 16 && !image_alone));
     }
   }
