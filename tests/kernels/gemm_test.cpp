@@ -183,6 +183,29 @@ TEST_CASE("gemm sums 16-bit numbers in float and can give f32 results") {
   });
 }
 
+TEST_CASE("every 16-bit number is its own product with one, in f32") {
+  const std::int64_t rows = 24, count = 1 << 16;
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    // Instructions for pairs take subnormal numbers for zeros.
+    if (backend(cpu).chain_of_products(dtype) == pair_chain) continue;
+    const Tensor numbers = Tensor::empty({1, count}, dtype),
+                 ones = fill(Tensor::empty({rows, 1}, dtype), [] { return 1.0; });
+    auto* const bits = static_cast<std::uint16_t*>(numbers.view().data);
+    std::iota(bits, bits + count, std::uint16_t{0});
+    const std::vector<double> expected = values(numbers);
+    const Tensor across = gemm_f32(ones, numbers),
+                 down = gemm_f32(numbers.transpose(0, 1), ones.transpose(0, 1));
+    for (const Tensor& y : {across.select(0, rows - 1), down.select(1, rows - 1)}) {
+      const std::vector<double> products = values(y);
+      for (std::size_t k = 0; k < products.size(); ++k) {
+        const bool same =
+            std::isnan(expected[k]) ? std::isnan(products[k]) : products[k] == expected[k];
+        if (!same) FAIL(name(dtype) << " of bits " << k << ": " << products[k]);
+      }
+    }
+  }
+}
+
 TEST_CASE("products of 16-bit tensors are of their type or f32, and can be added to either") {
   Random random(6);
   const Tensor plain = random_tensor(random, {3, 4}, Dtype::f32);
