@@ -33,8 +33,8 @@ bool is_text_table(const std::string& path);
 // surround them (RFC 4180); in .tsv files tabs separate them and quotes are characters like others.
 // Classes are numbered as in `classes`, or by the order of their names if that is empty; the names
 // must be public. Throws SystemFailure, with file and line, for a malformed file, text that is not
-// UTF-8 and a class that is not in `classes`; std::invalid_argument, with the names that there are,
-// for a column that is missing.
+// UTF-8, a row without a user and a class that is not in `classes`; std::invalid_argument, with the
+// names that there are, for a column that is missing.
 TextRecords read_text_table(const std::string& path, const TextColumns& columns,
                             const std::vector<std::string>& classes = {});
 

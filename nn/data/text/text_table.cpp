@@ -85,7 +85,10 @@ TextRecords read_text_table(const std::string& path, const TextColumns& columns,
     records.texts.emplace_back(fields[*text]);
     if (prompt) records.prompts.emplace_back(fields[*prompt]);
     if (label) records.labels.push_back(labels.of(fields[*label]));
-    if (user) records.units.push_back(users.of(fields[*user]));
+    if (!user) continue;
+    // Rows without a user are not those of one: all of them would be clipped together.
+    expect(!fields[*user].empty(), "text: {}: line {}: no {}", path, reader.line(), columns.user);
+    records.units.push_back(users.of(fields[*user]));
   }
   if (label) number_classes(labels, classes, path, records);
   return records;

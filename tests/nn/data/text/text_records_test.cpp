@@ -32,6 +32,12 @@ TEST_CASE("a table's columns are texts, classes by name, and users") {
   CHECK(records.prompts.empty());
 }
 
+TEST_CASE("a row without a user is refused: it would share the clip bound of all such rows") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, "t.tsv", "who\ttext\neve\ta\n\tb\n\tc\n");
+  CHECK(throws<SystemFailure>([&] { read_text_table(path, {.user = "who"}); }, "line 3: no who"));
+}
+
 TEST_CASE("fields of .csv may be in quotes") {
   const TemporaryFolder folder;
   const std::string path = written(folder, "t.csv", "ask,text\n\"a, b\",\"say \"\"x\"\"\"\n");
