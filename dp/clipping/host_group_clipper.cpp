@@ -26,10 +26,8 @@ struct ParameterSum {
   bool may_defer(const std::vector<PerSampleGrad>& uses, const Factors& factors) const;
   void add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
                  const Factors& factors, const BlockEnds& ends) const;
-  void add_block(const std::vector<PerSampleGrad>& uses, const Factors& factors, std::int64_t begin,
+  void add_units(const std::vector<PerSampleGrad>& uses, const Factors& factors, std::int64_t begin,
                  std::int64_t end) const;
-  void add_one_by_one(const std::vector<PerSampleGrad>& uses,
-                      const std::vector<double>& factors) const;
 };
 
 // Returns factors / loss scale, [n]: weights for gradients of the scaled loss.
@@ -60,7 +58,7 @@ void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& fa
   const std::int64_t units = std::ssize(factors.values);
   for (std::int64_t at = 0, end = 0; at < units; at = end) {
     end = ends.empty() ? at + 1 : *std::upper_bound(ends.begin(), ends.end(), at);
-    add_block(uses, factors, at, end);
+    add_units(uses, factors, at, end);
   }
 }
 
@@ -88,8 +86,9 @@ void ParameterSum::add_terms(const RoundedSum& sum, const std::vector<PerSampleG
   }
 }
 
-// Adds units begin to end - 1 of the physical batch, which form one block.
-void ParameterSum::add_block(const std::vector<PerSampleGrad>& uses, const Factors& factors,
+// Adds units begin to end - 1 of the physical batch, which form one block or are one unit. A unit
+// that is alone is the term that it would be in a block of its own.
+void ParameterSum::add_units(const std::vector<PerSampleGrad>& uses, const Factors& factors,
                              std::int64_t begin, std::int64_t end) const {
   std::vector<PerSampleGrad> some;
   for (const PerSampleGrad& use : uses) some.push_back(use.slice(begin, end));
@@ -100,26 +99,18 @@ void ParameterSum::add_block(const std::vector<PerSampleGrad>& uses, const Facto
     if (place >= 0 && place < end - begin)
       of_some.summed_separately.push_back(static_cast<std::size_t>(place));
   }
+  const bool alone = end - begin == 1;
   BlockEnds ends;
-  if (batch.ends) ends = [&](std::int64_t max) { return ends_within(batch.ends(max), begin, end); };
+  if (batch.ends)
+    ends = [&](std::int64_t max) {
+      return alone ? std::vector<std::int64_t>{1} : ends_within(batch.ends(max), begin, end);
+    };
   const RoundedSum all = accumulator.empty_sum(parameter, uses[0].device());
   add_terms(all, some, of_some, ends);
   if (all_finite(all.total)) return accumulator.add_sums({{&parameter, all.total}});
-  add_one_by_one(some, of_some.values);
-}
-
-void ParameterSum::add_one_by_one(const std::vector<PerSampleGrad>& uses,
-                                  const std::vector<double>& factors) const {
-  for (std::size_t n = 0; n < factors.size(); ++n) {
-    if (factors[n] == 0) continue;
-    std::vector<double> one(factors.size(), 0.0);
-    one[n] = factors[n];
-    const Tensor alone = weighted_sum(uses, weights_of(one, batch.loss_scale));
-    if (all_finite(alone)) {
-      add_term(alone, accumulator.sum_for(parameter));
-    } else {
-      accumulator.count_not_finite();
-    }
+  if (alone) return accumulator.count_not_finite();
+  for (std::int64_t n = begin; n < end; ++n) {
+    if (factors.values[static_cast<std::size_t>(n)] != 0) add_units(uses, factors, n, n + 1);
   }
 }
 

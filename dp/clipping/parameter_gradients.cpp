@@ -19,15 +19,6 @@ std::vector<PerSampleGrad> grouped(std::vector<PerSampleGrad> uses, const Groupi
   return uses;
 }
 
-Tensor weighted_sum(const std::vector<PerSampleGrad>& uses, const Tensor& weights) {
-  Tensor total;
-  for (const PerSampleGrad& use : uses) {
-    const Tensor part = use.sum(weights);
-    total = total.defined() ? add(total, part) : part;
-  }
-  return total;
-}
-
 std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> uses,
                                                   NormMethod norm_method, std::size_t& budget) {
   for (PerSampleGrad& use : uses) {

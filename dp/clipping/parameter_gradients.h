@@ -17,9 +17,6 @@ using ParameterUses = std::vector<std::pair<Parameter*, std::vector<PerSampleGra
 std::vector<PerSampleGrad> grouped(std::vector<PerSampleGrad> uses, const Grouping* grouping,
                                    std::int64_t units);
 
-// Returns sum_n w[n] G[n] of a parameter's gradient, summed over its uses; weights [n], f64.
-Tensor weighted_sum(const std::vector<PerSampleGrad>& uses, const Tensor& weights);
-
 // Returns the uses in the form in which they are kept until norms are known: each is materialized
 // if that is cheaper and fits the rest of the budget in bytes, which is reduced accordingly.
 std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> uses,

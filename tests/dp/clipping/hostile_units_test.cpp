@@ -137,6 +137,46 @@ TEST_CASE("a unit that is left out changes no bit of a single one that remains")
   CHECK(std::abs(clipped_sum_of({sample}) - clipped_sum_of({sample, other})) <= 1);
 }
 
+// Elements of the clipped sum, over the bound, of 95 units that are all alike, and of one more
+// whose product overflows: the others' hundreds of small terms are lost beside a large one that
+// cancels, unless a weight comes first.
+std::vector<double> sum_beside_overflow(bool overflows, NormMethod norm_method) {
+  constexpr std::int64_t units = 96, positions = 384;
+  constexpr float large = 128 * 0x1p40F, small = 0.98F * 0x1p-17F * 0x1p40F;
+  constexpr double bound = 1.98 / 128 * 3.31 * 0x1p40;
+  std::vector<std::int64_t> numbers;
+  std::vector<float> x, slopes;
+  for (std::int64_t unit = 0; unit < units - (overflows ? 0 : 1); ++unit) {
+    numbers.push_back(unit);
+    const bool last = unit == units - 1;
+    for (std::int64_t t = 0; t < positions; ++t) {
+      const float alike = t == 0 ? large : t == positions - 1 ? -large : small;
+      x.push_back(last ? 0x1p60F : 1);
+      slopes.push_back(last ? (t == 0 ? 0x1p70F : 0) : alike);
+      slopes.push_back(!last && t == 1 ? 3.3F * 0x1p40F : 0);
+    }
+  }
+  Parameter w(full({2, 1}, 0));
+  Clipper clipper(flat_group({&w}, bound),
+                  {.norm_method = norm_method, .sum_size = {.block = units}});
+  clipper.state().begin(SumBlocks(numbers, {}, {.units = units}));
+  Tape tape({.private_data = true});
+  const Var y =
+      linear(tape.input(Tensor::from(x, {std::ssize(numbers), positions, 1})), tape.use(w));
+  clipper.add(tape, sum_per_sample(y * tape.input(Tensor::from(slopes, y.shape()))));
+  std::vector<double> sum = clipper.clipped_sums()[0].second.to_vector<double>();
+  for (double& element : sum) element /= clipper.sensitivity();
+  return sum;
+}
+
+TEST_CASE("a unit whose sum overflows changes no other's part") {
+  for (const NormMethod method : methods) {
+    const std::vector<double> with = sum_beside_overflow(true, method),
+                              without = sum_beside_overflow(false, method);
+    CHECK(std::hypot(with[0] - without[0], with[1] - without[1]) <= 1);
+  }
+}
+
 double power(double base, int exponent) { return std::ldexp(base, exponent); }
 
 std::vector<Factors> all_factors() {
