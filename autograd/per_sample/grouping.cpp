@@ -59,12 +59,15 @@ UnitRows rows_in_order(const Grouping& grouping, std::int64_t each, Device devic
 }
 
 // The rounding bounds of units of several rows, from those of their rows: unfolded images are added
-// in one sum over all positions of a unit. A unit of one row has that row's bounds, whether or not
-// it is materialized, and so have those of which each is.
+// in one sum over all positions of a unit, as products are. A unit of one row has that row's
+// bounds, whether or not it is materialized, and so have those of which each is.
 class UnitBounds {
  public:
-  UnitBounds(const NormEstimate& rows, const UnitRows& unit_rows, std::int64_t units)
-      : rows_(rows), unit_rows_(unit_rows), units_(units) {}
+  UnitBounds(const NormEstimate& rows, const UnitRows& unit_rows, const PerSampleGrad& joined)
+      : rows_(rows),
+        unit_rows_(unit_rows),
+        units_(joined.samples()),
+        chain_(detail::longest_chain(joined.form_data())) {}
   NormEstimate operator()() const {
     const Tensor lost = summed(detail::square_root(rows_.lost));
     return {.squares = {},
@@ -91,14 +94,15 @@ class UnitBounds {
   }
   double growth(double rows) const {
     if (rows_.chain == 0) return 1;
-    const double chain = std::min(rows_.chain, static_cast<double>(product_chain)),
-                 of_unit = roundings(rows * rows_.positions, chain);
+    const double fewest = std::min(rows_.chain, static_cast<double>(product_chain)),
+                 of_unit = roundings(rows * rows_.positions, chain_ > 0 ? chain_ : fewest);
     return std::max(1.0, (of_unit + 1) / (roundings(rows_.positions, rows_.chain) + 1));
   }
 
   const NormEstimate& rows_;
   const UnitRows& unit_rows_;
   std::int64_t units_;
+  double chain_;  // of the joined rows; 0: materialized rows are added
 };
 
 }  // namespace
@@ -147,7 +151,7 @@ PerSampleGrad join_units(const PerSampleGrad& rows, const UnitRows& unit_rows,
                                     : PerSampleGrad::materialized(rows.materialize());
     const PerSampleGrad y = join_units(plain, unit_rows, grouping);
     const NormEstimate of_rows = rounding_bounds(rows, true);
-    return {y.form_data(), y.shape(), UnitBounds(of_rows, unit_rows, grouping.units)()};
+    return {y.form_data(), y.shape(), UnitBounds(of_rows, unit_rows, y)()};
   }
   const Form& form = rows.form_data();
   const Form selected = unit_rows.ids.defined() ? form.select(unit_rows.ids) : form;

@@ -93,6 +93,29 @@ void write_gram(const Form& f, const Form& g, const Tensor& y) {
     add_gram_of_patches(f, g, y);
 }
 
+// Patches and outputs with so many elements together have Gram products in f64 (has_f64_gram).
+constexpr std::int64_t narrow_gram = 128;
+
+// True for the joined images of units of several rows (PerSampleGrad::group) that would have Gram
+// products in f64 by themselves: they inherit bounds that hold no other's rounding.
+bool joins_narrow_images(const PerSampleGrad& f) {
+  const auto* outer = f.form_data().as<Outer>();
+  return outer && f.inherited().error_bounds.defined() &&
+         outer->a.size(2) + outer->b.size(2) <= narrow_gram;
+}
+
+// write_gram() of factors in f64, a few samples at a time.
+void write_gram_in_f64(const Form& f, const Form& g, const Tensor& y) {
+  const std::int64_t n = f.samples();
+  const std::size_t bytes = (f.bytes() + g.bytes()) / static_cast<std::size_t>(n + 1);
+  const std::int64_t step = chunk_samples(f.device(), 2 * bytes);
+  for (std::int64_t at = 0; at < n; at += step) {
+    const std::int64_t end = std::min(n, at + step);
+    const auto part = [&](const Form& form) { return form.slice(at, end).in_type(Dtype::f64); };
+    write_gram(part(f), part(g), y.slice(0, at, end));
+  }
+}
+
 // The squared norms [n] of a form's factors: `times` their products bounds the squared norms of its
 // gradients. b is undefined for a dense form, a for a table.
 struct FactorSquares {
@@ -192,11 +215,10 @@ Tensor squared_norms(const Tensor& x) {
 Tensor squared_image_norms(const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); }
 
 bool has_f64_gram(const Form& form) {
-  constexpr std::int64_t narrow = 128;
   const auto* f = form.as<Patches>();
   if (!f || form.dtype() != Dtype::f32) return false;
   const std::int64_t patch = f->x.size(1) * f->window.positions();
-  return (patch + f->dy.size(1)) / f->window.groups <= narrow;
+  return (patch + f->dy.size(1)) / f->window.groups <= narrow_gram;
 }
 
 PerSampleGrad in_f64(const PerSampleGrad& f) {
@@ -216,10 +238,12 @@ void write_inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMe
                           const Tensor& needs_f64, const Tensor& y) {
   check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
         "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
-  if (uses_gram_products(f, g, norm_method))
-    write_gram(f.form_data(), g.form_data(), y);
-  else
+  if (!uses_gram_products(f, g, norm_method))
     write_products_of_materialized(f, g, needs_f64, y);
+  else if (joins_narrow_images(f))
+    write_gram_in_f64(f.form_data(), g.form_data(), y);
+  else
+    write_gram(f.form_data(), g.form_data(), y);
 }
 
 Tensor inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,

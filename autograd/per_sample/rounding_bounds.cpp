@@ -36,15 +36,6 @@ bool sums_by_tiles(const Form& form) {
 
 double roundoff(const Form& form) { return form.dtype() == Dtype::f64 ? 0x1p-53 : 0x1p-24; }
 
-// The most terms that are added one after the other; 0: sums over positions are added in f64.
-double longest_chain(const Form& form) {
-  if (form.as<Outer>()) {
-    const Dtype factors = form.factor_type().value_or(form.dtype());
-    return static_cast<double>(backend(form.device()).chain_of_products(factors));
-  }
-  return form.as<Patches>() ? static_cast<double>(conv_chain) : 0;
-}
-
 // How the form's terms are summed; without underflow. A table's norms are only an upper bound.
 TermBounds sum_bounds(const Form& form) {
   constexpr double max_cancellation = 64;
@@ -184,6 +175,14 @@ NormEstimate no_bounds(const PerSampleGrad& use) {
 
 }  // namespace
 
+double longest_chain(const Form& form) {
+  if (form.as<Outer>()) {
+    const Dtype factors = form.factor_type().value_or(form.dtype());
+    return static_cast<double>(backend(form.device()).chain_of_products(factors));
+  }
+  return form.as<Patches>() ? static_cast<double>(conv_chain) : 0;
+}
+
 void write_conv_bounds(const Form& form, const Tensor& dy_squares, const Tensor& x_squares,
                        const NormEstimate& y) {
   write_image_bounds(form, dy_squares, x_squares, gram_rounding(form), y);
@@ -211,8 +210,11 @@ void write_rounding_bounds(const std::vector<PerSampleGrad>& uses, const NormEst
 
 double gram_rounding(const Form& form) {
   const auto lost = [&](std::int64_t i, std::int64_t o, std::int64_t chain, std::int64_t taps) {
+    // Whichever chains the products have: pixels have longer ones than patches.
     const auto added = [chain](std::int64_t terms) {
-      return roundings(static_cast<double>(terms), static_cast<double>(chain));
+      const auto count = static_cast<double>(terms);
+      return std::max(roundings(count, static_cast<double>(chain)),
+                      roundings(count, static_cast<double>(gram_chain)));
     };
     const double positions = form.positions();
     return (added(i) + added(o) + static_cast<double>(taps)) * roundoff(form) +

@@ -35,6 +35,10 @@ NormEstimate rounding_bounds(const PerSampleGrad& use, bool only_use);
 NormEstimate conv_rounding_bounds(const PerSampleGrad& use, const Tensor& dy_squares,
                                   const Tensor& x_squares);
 
+// The most terms that are added one after the other in a sum over a form's positions; 0: they are
+// added in f64.
+double longest_chain(const Form& form);
+
 // True if each element of this use's gradient is one product, which rounds once: then
 // write_product_bounds() is right if it is the only use.
 bool rounds_once(const PerSampleGrad& use);

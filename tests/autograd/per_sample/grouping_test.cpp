@@ -2,6 +2,8 @@
 // File tags: [sanitized]
 #include "autograd/per_sample/grouping.h"
 
+#include <cmath>
+
 #include "autograd/per_sample/per_sample_grad.h"
 #include "core/random/philox.h"
 #include "tests/support/per_sample_uses.h"
@@ -93,4 +95,50 @@ TEST_CASE("a grouping names every row and no unit past the last") {
       },
       "2 rows in the grouping, 3 in the batch"));
   CHECK(throws([&] { f.group({.unit_of_row = {0, 0, 1}, .units = 1}); }, "unit 1 of 1"));
+}
+
+namespace {
+
+// Two pictures of one pixel, whose gradients nearly cancel, are one unit.
+struct TwoPictures {
+  static constexpr std::int64_t channels = 120, outputs = 2;
+  std::vector<float> x;
+
+  explicit TwoPictures(PublicRandom& random) : x(2 * channels) {
+    for (std::size_t k = 0; k < channels; ++k) {
+      x[k] = static_cast<float>(1 + 0.3 * random.uniform());
+      const double apart = (k % 2 == 0 ? -0.35 : 0.35) * (0.8 + 0.4 * random.uniform());
+      x[channels + k] = static_cast<float>(x[k] * (1 + apart));
+    }
+  }
+  // The norm of the unit's gradient over the norm that is charged for it, less 1.
+  double excess() const {
+    const PerSampleGrad rows = PerSampleGrad::patches(
+        Tensor::from(std::vector<float>{1, 1, -1, -1}, {2, outputs, 1, 1, 1}),
+        Tensor::from(x, {2, channels, 1, 1, 1}), Window{}, {outputs, channels});
+    NormErrorBounds bounds;
+    const Tensor squares =
+        squared_norm({rows.group({.unit_of_row = {0, 0}, .units = 1})}, NormMethod::ghost, &bounds);
+    double square = 0;
+    for (std::size_t k = 0; k < channels; ++k)
+      square += outputs * std::pow(double{x[k]} - double{x[channels + k]}, 2);
+    return std::sqrt(square) / (std::sqrt(squares.item()) + bounds.error_bounds[0]) - 1;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the rounding of Gram products of joined pictures is within what is charged") {
+  constexpr double margin = 0x1p-20;
+  PublicRandom random(1);
+  TwoPictures best(random);
+  double most = best.excess();
+  for (int tries = 0; tries < 3000; ++tries) {
+    TwoPictures other = best;
+    const double change = std::ldexp(random.uniform() - 0.5, -draw(random, 0, 19));
+    other.x[random.below(other.x.size())] *= static_cast<float>(1 + change);
+    const double excess = other.excess();
+    if (excess > most) most = excess, best = other;
+  }
+  CHECK(most <= margin);
 }
