@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/gemm/pair_packing.h"
 
@@ -126,7 +125,7 @@ void PairConv::load(const View& dy, const View& x, Range samples, std::int64_t g
   const std::int64_t used =
       (samples.count() - 1) * grid() + place(g_.out[0] - 1, g_.out[1] - 1, g_.out[2] - 1) + 1;
   pairs_ = rounded_up(quotient(used, 2), kernel_.pairs);
-  in_avx512_bw([&] {
+  pairs::in_vectors([&] {
     for (Phase& phase : phases_) load_pixels(x, samples, group, phase);
     load_gradients(dy, samples, group);
   });

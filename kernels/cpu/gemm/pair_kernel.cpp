@@ -3,6 +3,17 @@
 #include "core/threads/simd_dispatch.h"
 #include "kernels/host_device/gemm_blocking.h"
 
+namespace sotto {
+namespace {
+
+const PairKernel* in_place_of_processors = nullptr;
+
+}  // namespace
+
+void use_pair_kernel(const PairKernel* kernel) { in_place_of_processors = kernel; }
+
+}  // namespace sotto
+
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -165,6 +176,7 @@ constexpr PairKernel dot_kernel{.rows = 48,
 }  // namespace
 
 const PairKernel* pair_kernel() {
+  if (in_place_of_processors) return in_place_of_processors;
   if (has_amx()) return &tile_kernel;
   return has_avx512_bf16() ? &dot_kernel : nullptr;
 }
@@ -175,7 +187,7 @@ const PairKernel* pair_kernel() {
 
 namespace sotto {
 
-const PairKernel* pair_kernel() { return nullptr; }
+const PairKernel* pair_kernel() { return in_place_of_processors; }
 
 }  // namespace sotto
 

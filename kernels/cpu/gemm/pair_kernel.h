@@ -58,5 +58,8 @@ class PairScope {
 
 // The processor's best kernel; nullptr if it has no such instructions.
 const PairKernel* pair_kernel();
+// Makes pair_kernel() return another one, until nullptr is passed: one that computes what the
+// instructions do, on processors that lack them.
+void use_pair_kernel(const PairKernel* kernel);
 
 }  // namespace sotto

@@ -1,9 +1,10 @@
 // How 16-bit numbers are packed into the pairs of terms that pair_kernel.h multiplies. For loops
-// under in_avx512_bw().
+// under in_vectors().
 #pragma once
 
 #include <cstdint>
 
+#include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/gemm/microkernel.h"
 
 namespace sotto::pairs {
@@ -12,6 +13,16 @@ using Pair = std::uint32_t;
 using Square = tiles::Registers<float, 64>;  // the shuffles of tiles::transpose keep all bits
 using Vector = Square::Vector;
 inline constexpr std::int64_t lanes = Square::lanes;
+
+// Calls f() in the vectors of processors that multiply pairs, else as simd_dispatch().
+template <class F>
+void in_vectors(const F& f) {
+  if (has_avx512_bf16()) {
+    in_avx512_bw(f);
+  } else {
+    simd_dispatch(f);
+  }
+}
 
 inline std::int64_t rounded_up(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;

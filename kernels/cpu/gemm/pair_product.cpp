@@ -4,7 +4,6 @@
 #include <cstring>
 #include <optional>
 
-#include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/gemm/pair_packing.h"
 
 namespace sotto {
@@ -198,7 +197,7 @@ void pair_product(const PairKernel& kernel, const Matrix& a, const Matrix& b, bo
                   const Matrix& c) {
   Workspace workspace;  // on the stack: used by this thread only, and freed when it returns
   const PairScope scope(kernel);
-  in_avx512_bw([&] {
+  pairs::in_vectors([&] {
     for (std::int64_t j = 0; j < c.cols; j += block_columns) {
       const std::int64_t columns = std::min(block_columns, c.cols - j);
       for (std::int64_t i = 0; i < c.rows; i += block_rows) {
