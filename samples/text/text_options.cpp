@@ -17,7 +17,7 @@ void TextTask::add_data_options(samples::CommandLine& line, samples::Settings& s
                             "test text, likewise; otherwise a part of --data is kept for it",
                             "PATH");
   line.option("--test-fraction", test_fraction_, "that part: a fraction of the units", "X");
-  line.option("--test-every", test_every_, "or that part: every N-th unit of each class", "N");
+  line.option("--test-every", test_every_, "or that part: every N-th unit", "N");
   line.conflict("--test", "--test-fraction");
   line.conflict("--test", "--test-every");
   line.conflict("--test-fraction", "--test-every");

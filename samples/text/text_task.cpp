@@ -18,16 +18,14 @@ namespace {
 
 using samples::Settings;
 
-// The rows of all units but every n-th one of a class, and of those.
+// The rows of all units but every n-th one, and of those. The number of a unit decides, and not
+// how many of its class came before it: otherwise one unit would decide which others are trained
+// on.
 std::pair<Dataset, Dataset> every_nth(const Dataset& rows, std::int64_t n) {
-  std::map<std::int64_t, std::int64_t> units;  // so far, by class
   std::vector<std::int64_t> train, test;
-  const std::vector<std::int64_t> classes = rows.targets.to_vector<std::int64_t>();
   for (std::int64_t row = 0; row < rows.size(); ++row) {
-    const auto k = static_cast<std::size_t>(row);
-    std::int64_t& count = units[classes[k]];
-    if (row == 0 || rows.units[k] != rows.units[k - 1]) ++count;
-    (count % n == 0 ? test : train).push_back(row);
+    const std::int64_t unit = rows.units[static_cast<std::size_t>(row)];
+    (unit % n == n - 1 ? test : train).push_back(row);
   }
   return {rows.batch(train), rows.batch(test)};
 }
