@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
-#include "core/join.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/predict.h"
 #include "samples/cli/program.h"
@@ -116,7 +115,7 @@ std::vector<samples::TaskSetting> ImagesTask::settings() {
                                                  {"size", &size_},
                                                  {"grey", &grey_},
                                                  {"test fraction", &test_fraction_},
-                                                 {"classes", &class_names_}};
+                                                 {samples::classes_setting, &class_names_}};
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }
@@ -230,10 +229,7 @@ samples::Data ImagesTask::from_files(const samples::Files& files, const Settings
 samples::Data ImagesTask::load(const Settings& s) {
   const samples::Files* const files = samples::files_of(source_);
   samples::Data data = files ? from_files(*files, s) : drawn(s);
-  const std::string names = join(classes_, "/");
-  check(class_names_.empty() || class_names_ == names,
-        "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
-  class_names_ = names;
+  samples::set_class_names(class_names_, classes_);
   network_.classes = std::ssize(classes_);
   const bool measured_on_private = samples::tests_on_private_data(source_) || s.validation > 0;
   shown_ = measured_on_private ? Dataset{} : first_pictures(data.test);

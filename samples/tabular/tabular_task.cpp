@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 
@@ -95,10 +96,10 @@ samples::TaskFacts TabularTask::facts() {
                        {"pieces", &network_.pieces},
                        {"no bias", &network_.no_bias},
                        {"standardize", &network_.standardize},
-                       {"prototypes", &prototypes_},
+                       {samples::prototypes_setting, &prototypes_},
                        {"prototype scale", &prototype_scale_},
                        {"test fraction", &test_fraction_},
-                       {"schema", &schema_text_},
+                       {samples::schema_setting, &schema_text_},
                        {"class weights", &class_weights_text_}},
           .measure = numbers ? samples::Measure{.name = "mean squared error", .percent = false}
                              : samples::Measure{},
@@ -134,6 +135,10 @@ void TabularTask::check_prototypes() const {
   if (prototypes_.empty()) return;
   check(network_.model == "logistic" && network_.pieces == 1 && !schema_->classes().empty(),
         "--prototypes: only --model logistic of classes, without --pieces, starts at them");
+  const samples::Files* const files = samples::files_of(source_);
+  std::error_code none;
+  check(!files || !std::filesystem::equivalent(prototypes_, files->train, none),
+        "--prototypes: {} is --data, whose rows are not public", prototypes_);
 }
 
 samples::Data TabularTask::made_up(const Settings& s) const {

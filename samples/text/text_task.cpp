@@ -114,7 +114,8 @@ std::vector<samples::TaskSetting> TextTask::settings() {
           {"alphabet", &model_.alphabet},
           {"other characters", &model_.other_characters},
           {"test fraction", &test_fraction_},
-          {"test every", &test_every_}};
+          {"test every", &test_every_},
+          {samples::classes_setting, &class_names_}};
 }
 
 void TextTask::prepare(Settings& s) {
@@ -189,6 +190,7 @@ samples::Data TextTask::from_files(const samples::Files& files, const Settings& 
           "each of two or more",
           path, read.classes.front());
     model_.classes = read.classes;
+    samples::set_class_names(class_names_, read.classes);
   }
   if (test.empty()) return divided(read.data, s.seed);
   return {.train = std::move(read.data), .test = read_text(model_, test).data};

@@ -35,6 +35,7 @@ class TextTask final : public samples::Task {
   samples::DataSource source_ = samples::MadeUp{"sentences made up by the program"};
   double test_fraction_ = 0.2;
   std::int64_t test_every_ = 0;  // 0: a fraction
+  std::string class_names_;      // joined, to compare with a checkpoint's
   TextModel model_;
   TunedText tuning_;  // options that the help lists; without --init they are refused
 };

@@ -1,12 +1,14 @@
 #include "samples/training/task.h"
 
 #include "autograd/ops.h"
+#include "core/join.h"
 #include "nn/predict.h"
 
 namespace sotto::samples {
 
 std::vector<std::string> taken_as_public(const TaskFacts& facts) {
   std::vector<std::string> texts;
+  const bool files = files_of(facts.source) != nullptr;
   for (const auto& [name, value, on_resume] : facts.settings) {
     const auto* const text = std::get_if<std::string*>(&value);
     if (!text || (*text)->empty()) continue;
@@ -15,10 +17,24 @@ std::vector<std::string> taken_as_public(const TaskFacts& facts) {
           "The data that the weights of {} were trained on: where units of these data were among "
           "them, that training's epsilon is to be added, or there is no guarantee",
           **text));
-    if (name == std::string_view(classes_setting) && files_of(facts.source))
+    if (name == std::string_view(prototypes_setting))
+      texts.push_back(fmt::format(
+          "The rows of {}, at whose means training starts: they must be public", **text));
+    if (name == std::string_view(classes_setting) && files)
       texts.emplace_back("The names of the classes, and their number: they must be public");
+    if (name == std::string_view(schema_setting) && files)
+      texts.emplace_back(
+          "The table's schema, with its columns, categories and ranges: it must be public, or "
+          "released with noise");
   }
   return texts;
+}
+
+void set_class_names(std::string& setting, const std::vector<std::string>& classes) {
+  const std::string names = join(classes, "/");
+  check(setting.empty() || setting == names,
+        "--resume: the classes are {} here and {} in the checkpoint", names, setting);
+  setting = names;
 }
 
 std::string data_text(const TaskFacts& facts) {

@@ -35,8 +35,10 @@ struct TaskSetting {
   std::variant<bool*, std::int64_t*, double*, std::string*> value;
   OnResume on_resume = OnResume::must_agree;
 };
-// Names of settings that a privacy statement tells about: where weights come from, and classes.
-inline constexpr const char *init_setting = "init", *classes_setting = "classes";
+// Names of settings that a privacy statement tells about: where weights come from, the classes, the
+// rows at whose means training starts, and a table's schema.
+inline constexpr const char *init_setting = "init", *classes_setting = "classes",
+                            *prototypes_setting = "prototypes", *schema_setting = "schema";
 
 // Named settings that work well.
 struct Preset {
@@ -77,6 +79,9 @@ struct TaskFacts {
   // Metadata of the model file, from which `predict` makes the model again; once data are loaded.
   std::map<std::string, std::string> metadata = {};
 };
+// Sets the setting of this name to the classes. Throws std::invalid_argument if a checkpoint set it
+// to others.
+void set_class_names(std::string& setting, const std::vector<std::string>& classes);
 // "people made up by the program; 3 of them ...".
 std::string data_text(const TaskFacts& facts);
 // Sentences for a privacy statement on all that training reads without noise.

@@ -51,6 +51,11 @@ class Prototypes(InFolder):
         self.assertAlmostEqual(0.5, struct.unpack("<2f", tensors["layers.0.weight"][2])[1], places=5)
         measured = self.call("evaluate", "--model", unbiased, "--data", data)
         self.assertEqual((0, ""), (measured.returncode, measured.stderr))
+        private = [word for word in still if word != "--no-privacy"] + ["--noise-multiplier", "1", "--delta", "1e-3"]
+        told = " ".join(self.facts(*private, "--prototypes", public)["privacy"]["not_covered"])
+        self.assertIn(f"The rows of {public}, at whose means training starts: they must be public", told)
+        self.assertIn("The table's schema, with its columns, categories and ranges: it must be public", told)
+        self.refused("rows.csv is --data, whose rows are not public", "train", *private, "--prototypes", data)
         one = self.write("one.csv", "x,y\n-0.6,no\n")
         self.refused("--prototypes: no row has the class yes", "train", *still, "--prototypes", one)
         for words, part in ((["--pieces", "4"], "only --model logistic of classes, without --pieces"),

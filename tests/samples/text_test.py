@@ -111,6 +111,7 @@ class Training(InFolder):
         settings = {entry["name"]: entry["value"] for entry in facts["settings"]}
         self.assertEqual(("165", "41"), (settings["train size"], settings["test size"]))
         self.assertEqual([20, 21], [sum(facts["confusion"]["counts"][k:k + 2]) for k in (0, 2)])
+        self.assertIn("The names of the classes, and their number: they must be public", facts["privacy"]["not_covered"])
 
     def test_the_rows_of_a_split_unit_belong_together(self):
         data = self.write("text.txt", "\n\n".join(["abcab\ncabca"] * 60) + "\n")
