@@ -125,19 +125,26 @@ TunedModel load_tuned(const std::string& path) {
   });
 }
 
-std::int64_t frozen_blocks(const TunedModel& model, const Dataset& rows) {
-  constexpr std::size_t most_bytes = std::size_t{4} << 30;
+std::int64_t frozen_blocks(const TunedModel& model) {
   auto* const encoder = dynamic_cast<nn::TextEncoder*>(&model.network());
-  if (encoder == nullptr || model.text.dropout > 0) return 0;
-  const std::int64_t block = nn::first_trained_block(*encoder);
-  return TokenValues(*encoder, block).bytes(rows) > most_bytes ? 0 : block;
+  return encoder == nullptr || model.text.dropout > 0 ? 0 : nn::first_trained_block(*encoder);
+}
+
+void keep_values(nn::TokenModel& network, std::int64_t frozen, Dataset& rows) {
+  constexpr std::size_t most_bytes = std::size_t{4} << 30;
+  if (frozen == 0) return;
+  const TokenValues values(dynamic_cast<nn::TextEncoder&>(network), frozen);
+  if (values.bytes(rows) <= most_bytes) rows.inputs = values(rows);
 }
 
 Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows, std::int64_t frozen) {
   if (frozen > 0) {
-    const Var values = cast(tape.input(rows.inputs), Dtype::f32);
-    return dynamic_cast<nn::TextEncoder&>(network).from_block(
-        values, tape.input(rows.field("mask")), frozen);
+    auto& encoder = dynamic_cast<nn::TextEncoder&>(network);
+    const bool kept = rows.inputs.dtype() == Dtype::f16;
+    const Tensor values =
+        kept ? rows.inputs : TokenValues(encoder, frozen)(rows).to(rows.inputs.device());
+    return encoder.from_block(cast(tape.input(values), Dtype::f32), tape.input(rows.field("mask")),
+                              frozen);
   }
   nn::TokenInputs inputs{.ids = tape.input(rows.inputs), .mask = tape.input(rows.field("mask"))};
   if (rows.fields.contains("token_types"))

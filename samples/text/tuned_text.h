@@ -60,12 +60,15 @@ bool is_tuned(const std::string& path);
 TunedModel load_tuned(const std::string& path);
 
 // The block that begins what is trained of a classifier, if its frozen part can be computed once:
-// 0 where nothing is frozen below, where dropout changes the values, and where those of so many
-// rows take more than 4 GiB.
-std::int64_t frozen_blocks(const TunedModel& model, const Dataset& rows);
+// 0 where nothing is frozen below, and where dropout changes the values.
+std::int64_t frozen_blocks(const TunedModel& model);
+// Replaces ids by the values in front of block `frozen` (TokenValues), unless it is 0 or the values
+// of so many rows take more than 4 GiB. How many rows there are can be private, so that
+// forward_tokens() has the same bits either way.
+void keep_values(nn::TokenModel& network, std::int64_t frozen, Dataset& rows);
 
-// The model's result for rows that TunedModel::rows() made. With `frozen` blocks their inputs are
-// the values in front of that block (TokenValues).
+// The model's result for rows that TunedModel::rows() made. With `frozen` blocks it is computed
+// from the values in front of that block: the rows' inputs, or made of these.
 Var forward_tokens(nn::TokenModel& network, Tape& tape, const Dataset& rows,
                    std::int64_t frozen = 0);
 // The numbers that results are computed from: the logarithms of the classes' probabilities [n,

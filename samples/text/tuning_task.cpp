@@ -6,14 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
-#include "core/join.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/predict.h"
 #include "samples/cli/program.h"
 #include "samples/report/report.h"
 #include "samples/report/results.h"
 #include "samples/text/results.h"
-#include "samples/text/token_values.h"
 
 namespace sotto::text {
 
@@ -72,7 +70,7 @@ std::vector<samples::TaskSetting> TuningTask::settings() {
                                                  {"context", &text_.context},
                                                  {"long texts", &text_.long_texts},
                                                  {"test fraction", &test_fraction_},
-                                                 {"classes", &class_names_}};
+                                                 {samples::classes_setting, &class_names_}};
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }
@@ -123,10 +121,7 @@ samples::Data TuningTask::load(const Settings& s) {
     check(train.classes.size() > 1, "--data: {} has {} classes", files_.train,
           train.classes.size());
     text_.classes = train.classes;
-    const std::string names = join(text_.classes, "/");
-    check(class_names_.empty() || class_names_ == names,
-          "--resume: the classes are {} here and {} in the checkpoint", names, class_names_);
-    class_names_ = names;
+    samples::set_class_names(class_names_, text_.classes);
   }
   const TunedModel model = make_tuned(text_);
   samples::Data data;
@@ -142,10 +137,9 @@ samples::Data TuningTask::load(const Settings& s) {
         text_.context);
   text_.start.weights = samples::frozen_hash(model.started.pretrained);
   model.network().to(s.device);
-  frozen_ = frozen_blocks(model, data.train);
-  if (frozen_ == 0) return data;
-  const TokenValues values(dynamic_cast<nn::TextEncoder&>(model.network()), frozen_);
-  for (Dataset* const part : {&data.train, &data.test}) part->inputs = values(*part);
+  frozen_ = frozen_blocks(model);
+  for (Dataset* const part : {&data.train, &data.test})
+    keep_values(model.network(), frozen_, *part);
   return data;
 }
 

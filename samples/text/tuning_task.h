@@ -29,7 +29,7 @@ class TuningTask final : public samples::Task {
   bool writes_ = false;      // once prepared: whether the model is a language model
   // Rows of about one length are computed together, and cut to it.
   bool cuts_ = true;
-  std::int64_t frozen_ = 0;  // blocks that were computed once (frozen_blocks)
+  std::int64_t frozen_ = 0;  // blocks in front of what is trained (frozen_blocks)
 };
 
 // Adds the measures on rows of these outputs to the report's results.

@@ -12,6 +12,7 @@
 #include "samples/text/sentences.h"
 #include "samples/text/token_values.h"
 #include "samples/text/trigram.h"
+#include "samples/text/tuned_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 
@@ -288,6 +289,18 @@ TEST_CASE("a row's values in front of a block depend on no other row") {
     const std::int64_t end = cut_length(counts[static_cast<std::size_t>(row)], width) * 8;
     CHECK(std::all_of(expected.begin() + end, expected.end(), [](float x) { return x == 0; }));
   }
+  // Whether values were kept shows in no bit: how many rows there are, which decides it, is
+  // private.
+  Dataset kept = data;
+  text::keep_values(encoder, 1, kept);
+  CHECK(kept.inputs.dtype() == Dtype::f16);
+  const auto results = [&](const Dataset& of) {
+    Tape tape({.training = false});
+    return text::forward_tokens(encoder, tape, cut_to_length(of.slice(1, 3)), 1)
+        .value()
+        .to_vector<float>();
+  };
+  CHECK(results(kept) == results(data));
   Tape tape({.training = false});
   const Var mask_of_all = tape.input(data.field("mask"));
   const auto whole = encoder({.ids = tape.input(data.inputs), .mask = mask_of_all}).value();
