@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "core/threads/parallel.h"
+#include "core/threads/simd_dispatch.h"
 
 namespace sotto {
 
@@ -12,77 +14,151 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "keystream words are little-endian");
 
-// Blocks computed side by side. The vector type is the compilers' portable one: it becomes one
-// register or several, depending on the CPU.
-constexpr std::size_t lanes = 16;
-constexpr std::size_t group_bytes = lanes * chacha_block_bytes;
-typedef std::uint32_t Lanes __attribute__((vector_size(4 * lanes)));
+// Blocks computed side by side, one in each lane of a vector, whose 16 words fill 16 registers. The
+// vector types are the compilers' portable ones.
+template <std::size_t lanes>
+struct Side {
+  typedef std::uint32_t Words __attribute__((vector_size(4 * lanes)));
+  typedef std::uint8_t Bytes __attribute__((vector_size(4 * lanes)));
+  using State = Words[16];
+  using Numbers = std::make_index_sequence<lanes>;
+  using ByteNumbers = std::make_index_sequence<4 * lanes>;
+};
 
-[[gnu::always_inline]] inline void step(Lanes& a, const Lanes& b, Lanes& d, int bits) {
-  a += b;
-  d ^= a;
-  d = d << bits | d >> (32 - bits);
+// Each word of x rotated left by `bits`, a multiple of 8, in one instruction of AVX2.
+template <int bits, class Bytes, class Words, std::size_t... i>
+[[gnu::always_inline]] inline Words bytes_rotated(const Words& x, std::index_sequence<i...>) {
+  const auto bytes = reinterpret_cast<Bytes>(x);
+  return reinterpret_cast<Words>(
+      __builtin_shufflevector(bytes, bytes, (i / 4 * 4 + (i + 4 - bits / 8) % 4)...));
 }
 
-[[gnu::always_inline]] inline void quarter(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
-  step(a, b, d, 16);
-  step(c, d, b, 12);
-  step(a, b, d, 8);
-  step(c, d, b, 7);
+template <int bits, std::size_t lanes, class Words = typename Side<lanes>::Words>
+[[gnu::always_inline]] inline void step(Words& a, const Words& b, Words& d) {
+  a += b;
+  d ^= a;
+  if constexpr (lanes == 8 && bits % 8 == 0) {
+    d = bytes_rotated<bits, typename Side<lanes>::Bytes>(d, typename Side<lanes>::ByteNumbers());
+  } else {
+    d = d << bits | d >> (32 - bits);
+  }
+}
+
+template <std::size_t lanes, class Words = typename Side<lanes>::Words>
+[[gnu::always_inline]] inline void quarter(Words& a, Words& b, Words& c, Words& d) {
+  step<16, lanes>(a, b, d);
+  step<12, lanes>(c, d, b);
+  step<8, lanes>(a, b, d);
+  step<7, lanes>(c, d, b);
+}
+
+// 0 to lanes - 1
+template <class Words, std::uint32_t... i>
+[[gnu::always_inline]] inline Words numbers(std::integer_sequence<std::uint32_t, i...>) {
+  return Words{i...};
 }
 
 // Sets lane i of state[w] to word w of block stream.block + first + i.
+template <std::size_t lanes>
 [[gnu::always_inline]] inline void start_lanes(const ChaChaStream& stream, std::uint64_t first,
-                                               Lanes (&state)[16]) {
+                                               typename Side<lanes>::State& state) {
+  using Words = typename Side<lanes>::Words;
   const ChaChaNonce nonce{{0, static_cast<std::uint32_t>(stream.domain),
                            static_cast<std::uint32_t>(stream.domain >> 32)}};
   const ChaChaBlock shared = chacha_state(stream.key, nonce, 0);
-  for (int w = 0; w < 16; ++w) state[w] = Lanes{} + shared.word[w];
-  for (std::size_t i = 0; i < lanes; ++i) {
-    const std::uint64_t number = stream.block + first + i;
-    state[12][i] = static_cast<std::uint32_t>(number);
-    state[13][i] = static_cast<std::uint32_t>(number >> 32);
-  }
+  for (int w = 0; w < 16; ++w) state[w] = Words{} + shared.word[w];
+  const std::uint64_t number = stream.block + first;
+  const Words low = Words{} + static_cast<std::uint32_t>(number);
+  state[12] = low + numbers<Words>(std::make_integer_sequence<std::uint32_t, lanes>());
+  // A comparison that holds is -1: the carry.
+  state[13] = static_cast<std::uint32_t>(number >> 32) - reinterpret_cast<Words>(state[12] < low);
 }
 
-[[gnu::always_inline]] inline void store_lanes(const Lanes (&x)[16], char* out) {
-  std::uint32_t by_word[16][lanes];
-  std::uint32_t by_block[lanes][16];
-  std::memcpy(by_word, x, sizeof by_word);
-  for (std::size_t i = 0; i < lanes; ++i) {
-    for (std::size_t w = 0; w < 16; ++w) by_block[i][w] = by_word[w][i];
-  }
-  std::memcpy(out, by_block, sizeof by_block);
+// Exchanges the odd groups of `group` words of a with the even ones of b.
+template <std::size_t group, class Words, std::size_t... i>
+[[gnu::always_inline]] inline void exchange(Words& a, Words& b, std::index_sequence<i...>) {
+  constexpr std::size_t lanes = sizeof...(i);
+  const Words even = __builtin_shufflevector(a, b, ((i & group) ? lanes + i - group : i)...);
+  b = __builtin_shufflevector(a, b, ((i & group) ? lanes + i : i + group)...);
+  a = even;
 }
 
-// Compiled for several instruction sets; the loader picks the best one that the CPU supports. All
-// arithmetic is on integers, so each gives equal bits. The thread sanitizer does not support this
-// dispatch, which runs before the sanitizer starts.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
-#define FOR_INSTRUCTION_SETS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FOR_INSTRUCTION_SETS
-#endif
+// Transposes the square of `lanes` vectors x.
+template <std::size_t lanes, std::size_t group = 1>
+[[gnu::always_inline]] inline void transpose(typename Side<lanes>::Words* x) {
+  if constexpr (group < lanes) {
+    for (std::size_t i = 0; i < lanes; ++i) {
+      if ((i & group) == 0) exchange<group>(x[i], x[i + group], typename Side<lanes>::Numbers());
+    }
+    transpose<lanes, 2 * group>(x);
+  }
+}
 
 // Writes blocks `first` to first + lanes - 1 of the stream.
-FOR_INSTRUCTION_SETS void write_group(const ChaChaStream& stream, std::uint64_t first, char* out) {
+template <std::size_t lanes>
+[[gnu::always_inline]] inline void write_lanes(const ChaChaStream& stream, std::uint64_t first,
+                                               char* out) {
   constexpr int double_rounds = 10;
-  Lanes start[16];
-  Lanes x[16];
-  start_lanes(stream, first, start);
+  typename Side<lanes>::State start, x;
+  start_lanes<lanes>(stream, first, start);
   std::copy(start, start + 16, x);
   for (int round = 0; round < double_rounds; ++round) {
-    quarter(x[0], x[4], x[8], x[12]);
-    quarter(x[1], x[5], x[9], x[13]);
-    quarter(x[2], x[6], x[10], x[14]);
-    quarter(x[3], x[7], x[11], x[15]);
-    quarter(x[0], x[5], x[10], x[15]);
-    quarter(x[1], x[6], x[11], x[12]);
-    quarter(x[2], x[7], x[8], x[13]);
-    quarter(x[3], x[4], x[9], x[14]);
+    quarter<lanes>(x[0], x[4], x[8], x[12]);
+    quarter<lanes>(x[1], x[5], x[9], x[13]);
+    quarter<lanes>(x[2], x[6], x[10], x[14]);
+    quarter<lanes>(x[3], x[7], x[11], x[15]);
+    quarter<lanes>(x[0], x[5], x[10], x[15]);
+    quarter<lanes>(x[1], x[6], x[11], x[12]);
+    quarter<lanes>(x[2], x[7], x[8], x[13]);
+    quarter<lanes>(x[3], x[4], x[9], x[14]);
   }
   for (int w = 0; w < 16; ++w) x[w] += start[w];
-  store_lanes(x, out);
+  for (std::size_t w = 0; w < 16; w += lanes) {
+    transpose<lanes>(x + w);
+    for (std::size_t i = 0; i < lanes; ++i)
+      std::memcpy(out + i * chacha_block_bytes + w * sizeof(std::uint32_t), &x[w + i], sizeof x[0]);
+  }
+}
+
+// The blocks written together: as many as the widest vectors have lanes.
+constexpr std::size_t group_blocks = 16;
+constexpr std::size_t group_bytes = group_blocks * chacha_block_bytes;
+
+// Writes blocks `first` to first + group_blocks - 1 of the stream.
+template <std::size_t lanes>
+[[gnu::always_inline]] inline void write_group_by(const ChaChaStream& stream, std::uint64_t first,
+                                                  char* out) {
+  for (std::size_t at = 0; at < group_blocks; at += lanes)
+    write_lanes<lanes>(stream, first + at, out + at * chacha_block_bytes);
+}
+
+// All arithmetic is on integers, so each instruction set gives equal bits.
+#if defined(__x86_64__)
+
+[[gnu::target("avx512f")]] void write_group_avx512(const ChaChaStream& stream, std::uint64_t first,
+                                                   char* out) {
+  write_group_by<16>(stream, first, out);
+}
+
+[[gnu::target("avx2")]] void write_group_avx2(const ChaChaStream& stream, std::uint64_t first,
+                                              char* out) {
+  write_group_by<8>(stream, first, out);
+}
+
+#endif
+
+void write_group_portable(const ChaChaStream& stream, std::uint64_t first, char* out) {
+  write_group_by<4>(stream, first, out);
+}
+
+using WriteGroup = void (*)(const ChaChaStream& stream, std::uint64_t first, char* out);
+
+WriteGroup write_group() {
+#if defined(__x86_64__)
+  if (has_avx512()) return write_group_avx512;
+  if (has_avx2()) return write_group_avx2;
+#endif
+  return write_group_portable;
 }
 
 }  // namespace
@@ -91,14 +167,15 @@ void chacha20_keystream(const ChaChaStream& stream, void* out, std::size_t bytes
   constexpr std::int64_t grain = 256;  // 256 KiB, about 0.1 ms: less is not worth a thread
   auto* const to = static_cast<char*>(out);
   const std::size_t whole = bytes / group_bytes;
+  const WriteGroup write = write_group();
   parallel_for(static_cast<std::int64_t>(whole), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto g = static_cast<std::size_t>(begin); g < static_cast<std::size_t>(end); ++g) {
-      write_group(stream, g * lanes, to + g * group_bytes);
+      write(stream, g * group_blocks, to + g * group_bytes);
     }
   });
   if (const std::size_t rest = bytes % group_bytes) {
     char last[group_bytes];
-    write_group(stream, whole * lanes, last);
+    write(stream, whole * group_blocks, last);
     std::memcpy(to + whole * group_bytes, last, rest);
   }
 }

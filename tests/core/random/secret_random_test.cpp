@@ -1,4 +1,4 @@
-// File tags: [sanitized]
+// File tags: [sanitized][simd]
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
