@@ -56,12 +56,20 @@ std::shared_ptr<const DeferredSum> DeferredSum::of(const std::vector<PerSampleGr
 DeferredSum::Part DeferredSum::part_of(const PerSampleGrad& use, const BlockEnds& ends) const {
   const auto* table = use.form_data().as<OneHot>();
   if (!table) return Products{use, read_now(use.form_data(), ends, uses_)};
-  std::vector<std::int64_t> numbers = table->ids.to_vector<std::int64_t>(), ids = numbers;
-  std::erase_if(ids, [](std::int64_t id) { return id < 0; });
-  std::ranges::sort(ids);
-  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  std::vector<std::int64_t> numbers = table->ids.to_vector<std::int64_t>(), ids;
+  constexpr std::int64_t absent = -1;
+  std::vector<std::int64_t> places(static_cast<std::size_t>(shape_[0]), absent);  // in `ids`
+  for (const std::int64_t id : numbers) {
+    check(id < shape_[0], "deferred sum: id {} in a table of {} rows", id, shape_[0]);
+    if (id >= 0) places[static_cast<std::size_t>(id)] = 0;
+  }
+  for (std::int64_t& place : places) {
+    if (place == absent) continue;
+    place = std::ssize(ids);
+    ids.push_back(&place - places.data());
+  }
   for (std::int64_t& id : numbers)
-    if (id >= 0) id = std::ranges::lower_bound(ids, id) - ids.begin();
+    if (id >= 0) id = places[static_cast<std::size_t>(id)];
   const OneHot rows{Tensor::from(numbers, table->ids.shape()), table->b, table->gaps};
   const Tensor sums = zeros({std::ssize(ids), width()}, Dtype::f64);
   detail::add_table(rows, shape_[0], {sums, spacing_}, weights_, uses_);
@@ -97,9 +105,13 @@ void DeferredSum::add_rows(std::int64_t begin, std::int64_t end, const Tensor& s
       continue;
     }
     const auto& [ids, sums] = std::get<TableRows>(part);
-    const auto first = std::ranges::lower_bound(ids, begin);
-    for (auto id = first; id != ids.end() && *id < end; ++id)
-      axpby(1, sums.select(0, id - ids.begin()), 1, sum.select(0, *id - begin));
+    const auto first = std::ranges::lower_bound(ids, begin),
+               last = std::lower_bound(first, ids.end(), end);
+    if (first == last) continue;
+    std::vector<std::int64_t> places(first, last);
+    for (std::int64_t& place : places) place -= begin;
+    const Tensor some = sums.slice(0, first - ids.begin(), last - ids.begin());
+    scatter_add_into(some, Tensor::from(places, {std::ssize(places)}), 0, sum);
   }
 }
 

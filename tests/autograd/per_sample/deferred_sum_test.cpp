@@ -102,6 +102,13 @@ TEST_CASE("a table's sum is kept as the rows that its ids name") {
   CHECK(sum->bytes() <= 4 * 6 * 8 * sizeof(double));
 }
 
+TEST_CASE("an id beyond a table is refused before its sum is kept") {
+  const auto table = PerSampleGrad::onehot(Tensor::from(std::vector<std::int64_t>{0, 3}, {1, 2}),
+                                           full({1, 2, 8}, 1), {3, 8});
+  CHECK_THROWS_WITH(DeferredSum::of({table}, full({1}, 1, Dtype::f64), {}, spacing),
+                    "deferred sum: id 3 in a table of 3 rows");
+}
+
 // In a table of few rows a sample of many positions is one term: this is decided by the rows of the
 // table, not by those that are kept.
 TEST_CASE("a term of a table is the same whether all of its rows are kept or some") {
