@@ -18,15 +18,17 @@ namespace sotto {
 
 namespace {
 
+// One pass for all four sums, each of which adds its terms as sum_terms() does.
 TermSums sums_of(const TermOperands& terms, std::int64_t n) {
-  TermSums sums;
+  constexpr std::int64_t lanes = 2 * sum_lanes;
+  TermSums parts[lanes], sums;
+  for (std::int64_t t = 0; t < terms.positions(); ++t) terms.add(n, t, parts[t % lanes]);
   for (double TermSums::*sum :
        {&TermSums::norms, &TermSums::count, &TermSums::a_squares, &TermSums::b_squares}) {
-    sums.*sum = sum_terms(terms.positions(), [&](std::int64_t t) {
-      TermSums one;
-      terms.add(n, t, one);
-      return one.*sum;
-    });
+    double pairs[sum_lanes];
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane)
+      pairs[lane] = parts[lane].*sum + parts[lane + sum_lanes].*sum;
+    sums.*sum = sum_of(pairs);
   }
   return sums;
 }
