@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/per_sample/forms.h"
+#include "autograd/per_sample/padded_outer.h"
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/rounded_products.h"
 #include "autograd/per_sample/weighted_sum.h"
@@ -82,9 +83,41 @@ void add_table_each(const Form& chunk, const Shape& shape, const RoundedSum& sum
   }
 }
 
+// Adds the product of each block as one term. As many products as fit the cache are kept at a time,
+// so that the sum is read and written once for all of them.
+void add_block_products(const Outer& f, const Shape& shape, const RoundedSum& sum,
+                        std::span<const std::int64_t> ends) {
+  const std::int64_t positions = f.b.size(1), width = f.a.size(2),
+                     rows = own_columns(f, shape).size(2),
+                     bytes = rows * width * static_cast<std::int64_t>(size_of(f.b.dtype())),
+                     together =
+                         std::clamp<std::int64_t>(cpu_chunk_bytes / (bytes + 1), 1,
+                                                  std::max<std::int64_t>(1, std::ssize(ends)));
+  const Tensor columns = flat(f.b).slice(1, 0, rows).transpose(0, 1), inputs = flat(f.a),
+               products = Tensor::empty({together, rows, width}, f.b.dtype()),
+               ones = full({together}, 1, Dtype::f64);
+  std::int64_t kept = 0, at = 0;
+  const auto add_kept = [&] {
+    add_terms(products.slice(0, 0, kept), ones.slice(0, 0, kept), sum);
+    kept = 0;
+  };
+  for (const std::int64_t end : ends) {
+    if (end == at) continue;
+    const std::int64_t first = at * positions, last = end * positions;
+    backend(cpu).gemm(columns.slice(1, first, last).view(), inputs.slice(0, first, last).view(), 0,
+                      products.select(0, kept).view());
+    if (++kept == together) add_kept();
+    at = end;
+  }
+  if (kept > 0) add_kept();
+}
+
 // Adds each block as one term.
 void add_blocks(const Form& chunk, const Shape& shape, const RoundedSum& sum,
                 std::span<const std::int64_t> ends) {
+  const auto* f = chunk.as<Outer>();
+  if (f && f->b.device() == cpu && f->a.size(2) > 0)
+    return add_block_products(*f, shape, sum, ends);
   std::int64_t at = 0;
   for (const std::int64_t end : ends) {
     if (end > at) add_term(chunk.slice(at, end).sum(shape), sum);
