@@ -1,6 +1,6 @@
 #include "dp/engine/trained_parameters.h"
 
-#include <unordered_set>
+#include <algorithm>
 #include <utility>
 
 #include "core/devices.h"
@@ -25,11 +25,11 @@ TrainedParameters::TrainedParameters(nn::Module& model) {
 }
 
 bool TrainedParameters::check_same(nn::Module& model) {
-  const std::vector<Parameter*> present = model.parameters();
-  const std::unordered_set<const Parameter*> known(present.begin(), present.end());
+  std::vector<Parameter*> present = model.parameters();
+  std::ranges::sort(present);
   bool assigned = false;
   for (TrainedParameter& one : all_) {
-    check(known.contains(one.parameter),
+    check(std::ranges::binary_search(present, one.parameter),
           "Engine: parameter {} was replaced or removed since the engine was made: make another "
           "optimizer and engine",
           one.name);

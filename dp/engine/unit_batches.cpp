@@ -217,7 +217,7 @@ UnitBatches::Items UnitBatches::items_of(const OwnedUnits& own) const {
   };
   std::vector<std::int64_t> order(own.units.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, kind);
+  if (!kinds.empty()) std::ranges::stable_sort(order, {}, kind);
   UnitRows sorted;
   std::vector<std::int64_t> rows, groups;  // a group: units of one owner and kind
   for (std::size_t k = 0; k < order.size(); ++k) {
