@@ -59,7 +59,8 @@ void add_gram_of_patches(const Form& f, const Form& g, const Tensor& y) {
       images ? chunk_samples(f.device(),
                              static_cast<std::size_t>(patch_values(*images)) * size_of(f.dtype()))
              : std::max<std::int64_t>(n, 1);
-  const auto factors = [in_f64 = has_f64_gram(f)](const Form& part, std::int64_t group) {
+  const auto factors = [in_f64 = has_f64_gram(f) || has_f64_gram(g)](const Form& part,
+                                                                     std::int64_t group) {
     const Outer y = group_factors(part, group);
     return in_f64 ? Outer{to_dtype(y.b, Dtype::f64), to_dtype(y.a, Dtype::f64)} : y;
   };
@@ -240,7 +241,7 @@ void write_inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMe
         "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
   if (!uses_gram_products(f, g, norm_method))
     write_products_of_materialized(f, g, needs_f64, y);
-  else if (joins_narrow_images(f))
+  else if (joins_narrow_images(f) || joins_narrow_images(g))
     write_gram_in_f64(f.form_data(), g.form_data(), y);
   else
     write_gram(f.form_data(), g.form_data(), y);
