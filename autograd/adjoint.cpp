@@ -94,13 +94,7 @@ void Adjoint::shared(int i, const PerSampleGrad& gradient) {
         "{}: gradients of {} samples for shared input {}, where the result has {} along its sample "
         "axis",
         node.name, gradient.samples(), i, rows);
-  const PerSampleGrad use = by_samples(gradient, pass_.sample_count());
-  const auto dense = [](const PerSampleGrad& g) { return g.form() == std::string_view("dense"); };
-  const bool both_dense = !target.uses.empty() && dense(target.uses.back()) && dense(use) &&
-                          target.uses.back().samples() == use.samples();
-  if (!both_dense) return target.uses.push_back(use);
-  // Materialized gradients of several uses are kept as their sum.
-  target.uses.back() = target.uses.back().with_rows(use);
+  target.add_use(by_samples(gradient, pass_.sample_count()));
 }
 
 void Adjoint::broadcast(int i, const Tensor& full) {

@@ -1,28 +1,34 @@
 #include "autograd/backward_pass.h"
 
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
 #include <string_view>
 
 #include "autograd/adjoint.h"
 #include "autograd/memory_labels.h"
+#include "autograd/per_sample/forms.h"
+#include "autograd/per_sample/inner_products.h"
 #include "autograd/per_sample/per_sample_grad.h"
+#include "core/allocator/allocator.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::detail {
 
 namespace {
 
-// Returns the gradients of all uses of a shared value, added up: [n, ...shape]. If only sums are
-// needed, n is 1.
-Tensor materialized_sum(const std::vector<PerSampleGrad>& uses, bool sums_only) {
-  Tensor y;
-  for (const PerSampleGrad& use : uses) {
-    const Tensor part = sums_only ? use.sum().unsqueeze(0) : use.materialize();
-    check(!y.defined() || y.size(0) == part.size(0),
-          "backward: a shared value is used with {} samples and with {} samples",
-          y.defined() ? y.size(0) : 0, part.size(0));
-    y = y.defined() ? add(y, part) : part;
-  }
-  return y;
+// The sink of a pass that computes the gradients of one node.
+class UnusedSink final : public GradSink {
+ public:
+  void receive(Parameter&, std::vector<PerSampleGrad>) override {}
+};
+
+// A tensor for `samples` rows like those of x.
+Tensor empty_for(const Tensor& x, std::int64_t samples) {
+  Shape shape = x.shape();
+  shape[0] = samples;
+  return Tensor::empty(shape, x.dtype(), x.device());
 }
 
 }  // namespace
@@ -66,6 +72,16 @@ void BackwardPass::deliver(Parameter& parameter, int node) {
   sink_.receive(parameter, cotangent(node).take_uses());
 }
 
+void Cotangent::add_use(const PerSampleGrad& use) {
+  const auto rows = [](const PerSampleGrad& g) {
+    return g.form_data().as<Dense>() || g.form_data().as<Derived>();
+  };
+  const bool together =
+      !uses.empty() && rows(uses.back()) && rows(use) && uses.back().samples() == use.samples();
+  if (!together) return uses.push_back(use);
+  uses.back() = uses.back().with_rows(use);
+}
+
 std::vector<PerSampleGrad> Cotangent::take_uses() {
   if (sum.defined())
     uses.push_back(PerSampleGrad::materialized(std::exchange(sum, Tensor()).unsqueeze(0)));
@@ -99,51 +115,149 @@ void BackwardPass::pull_back(int index) {
   if (uses.empty()) return;
   const TapeNode& node = this->node(index);
   if (node.pull_back) {
-    auto& target = cotangent(node.inputs[0]).uses;
-    for (const PerSampleGrad& use : uses) target.push_back(node.pull_back(use));
+    Cotangent& target = cotangent(node.inputs[0]);
+    for (const PerSampleGrad& use : uses) target.add_use(node.pull_back(use));
     return;
   }
-  const Tensor gradients = to_dtype(materialized_sum(uses, sums_only()), node.dtype);
-  if (node.batchable || gradients.size(0) == 0) {
-    pull_together(node, index, gradients);
-  } else {
-    pull_each(node, index, gradients);
+  if (pull_derived(index, uses)) return;
+  Tensor rows = sums_only() ? sum_of_uses(uses).unsqueeze(0) : rows_of_uses(uses);
+  rows = to_dtype(rows, node.dtype);
+  const std::vector<Tensor> gradients = pulled(index, std::move(rows));
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined())
+      cotangent(node.inputs[i]).add_use(PerSampleGrad::materialized(gradients[i]));
   }
 }
 
-// Pulls all samples back in one call. For a batch without samples the result is empty, for any op.
-void BackwardPass::pull_together(const TapeNode& node, int index, const Tensor& gradients) {
-  if (node.batchable) {
-    Adjoint adjoint(*this, index, gradients.size(0));
-    node.backward(gradients, adjoint);
+// True if only ops with a pull_back lie between the value and a parameter.
+bool BackwardPass::is_of_parameter(const Var& x) const {
+  int at = x.index_;
+  while (node(at).pull_back) at = node(at).inputs[0].index_;
+  return node(at).parameter != nullptr;
+}
+
+// Returns by input whether its gradients are to be computed from those of the result whenever they
+// are read: where they would wait for others in a sink, take more bytes than the result's, and do
+// not fit below the peak of the memory in use. Both ways give the same bits.
+std::vector<char> BackwardPass::derived_inputs(int index,
+                                               const std::vector<PerSampleGrad>& uses) const {
+  const TapeNode& node = this->node(index);
+  std::vector<char> derived(node.inputs.size());
+  const std::int64_t n = uses[0].samples();
+  if (!sink_.keeps() || sums_only() || !node.self_contained || n == 0 || uses[0].device() != cpu)
+    return derived;
+  std::size_t bytes = 0;
+  for (const PerSampleGrad& use : uses) {
+    if (use.samples() != n) return derived;
+    bytes += use.bytes();
   }
-  for (const Var& input : node.inputs) {
-    if (input.index_ < 0) continue;
-    Cotangent& target = cotangent(input);
-    if (target.value.defined()) {
-      target.uses.push_back(PerSampleGrad::materialized(std::exchange(target.value, Tensor())));
-    } else if (gradients.size(0) == 0) {
-      Shape shape = input.shape();
-      shape.insert(0, 0);
-      target.uses.push_back(PerSampleGrad::materialized(zeros(shape, node.dtype)));
+  const MemoryStatistics memory = allocator(cpu).statistics();
+  const std::size_t limit = memory.peak - memory.peak / 8,  // clipping needs room for sums, too
+      room = limit - std::min(limit, memory.current);
+  std::set<int> seen;
+  for (std::size_t i = 0; i < derived.size(); ++i) {
+    const Var& x = node.inputs[i];
+    if (x.index_ < 0 || !seen.insert(x.index_).second || !is_of_parameter(x)) continue;
+    const auto of_rows = static_cast<std::size_t>(n * x.shape().numel()) * size_of(x.dtype());
+    derived[i] = arithmetic_type(x.dtype()) == x.dtype() && of_rows > std::max(bytes, room);
+  }
+  return derived;
+}
+
+// The node, behind leaves in the place of its inputs.
+std::vector<TapeNode> BackwardPass::with_leaves(int index) const {
+  std::vector<TapeNode> nodes;
+  std::map<int, int> places;
+  TapeNode copy = node(index);
+  for (Var& x : copy.inputs) {
+    if (x.index_ < 0) continue;
+    const TapeNode& input = node(x.index_);
+    const auto [place, is_new] = places.try_emplace(x.index_, static_cast<int>(nodes.size()));
+    if (is_new) nodes.push_back({.name = input.name, .shape = input.shape, .dtype = input.dtype});
+    x.index_ = place->second;
+  }
+  nodes.push_back(std::move(copy));
+  return nodes;
+}
+
+// Gradients of derived_inputs() are passed on as functions of the result's, with their squared
+// norms: other inputs' gradients are materialized, so that all have to be computed once. Returns
+// false, without any effect, if no input is derived.
+bool BackwardPass::pull_derived(int index, const std::vector<PerSampleGrad>& uses) {
+  const std::vector<char> derived = derived_inputs(index, uses);
+  if (std::ranges::count(derived, true) == 0) return false;
+  const auto nodes = std::make_shared<std::vector<TapeNode>>(with_leaves(index));
+  const auto pull = [nodes](Tensor rows) {
+    UnusedSink sink;
+    rows = to_dtype(rows, nodes->back().dtype);
+    return BackwardPass(*nodes, -1, sink)
+        .pulled(static_cast<int>(nodes->size()) - 1, std::move(rows));
+  };
+  std::vector<Tensor> kept(derived.size());  // gradients, or their squared norms
+  for_each_rows(uses, [&](Tensor rows, std::int64_t begin, std::int64_t end) {
+    const std::vector<Tensor> gradients = pull(std::move(rows));
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      const Tensor part = derived[i] ? squared_norms(gradients[i]) : gradients[i];
+      if (!kept[i].defined()) kept[i] = empty_for(part, uses[0].samples());
+      copy_into(part, kept[i].slice(0, begin, end));
     }
+  });
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (!kept[i].defined()) continue;
+    const Var& x = node(index).inputs[i];
+    const auto of_input = [pull, i](Tensor rows) { return pull(std::move(rows))[i]; };
+    cotangent(x).add_use(derived[i] ? PerSampleGrad(Derived{uses, of_input, x.shape(), x.dtype()},
+                                                    x.shape(), {.squares = kept[i]})
+                                    : PerSampleGrad::materialized(kept[i]));
   }
+  return true;
 }
 
-void BackwardPass::pull_each(const TapeNode& node, int index, const Tensor& gradients) {
+// For a batch without samples the results are empty, for any op.
+std::vector<Tensor> BackwardPass::pulled(int index, Tensor rows) {
+  const TapeNode& node = this->node(index);
+  const std::int64_t n = rows.size(0);
+  std::vector<Tensor> gradients(node.inputs.size());
+  if (node.batchable) {
+    Adjoint adjoint(*this, index, n);
+    node.backward(rows, adjoint);
+    take_values(node, gradients);
+  } else {
+    gradients = pulled_one_by_one(index, rows);
+  }
+  for (std::size_t i = 0; n == 0 && i < gradients.size(); ++i) {
+    const Var& input = node.inputs[i];
+    Shape shape = input.shape();
+    shape.insert(0, 0);
+    if (input.index_ >= 0 && !gradients[i].defined()) gradients[i] = zeros(shape, node.dtype);
+  }
+  return gradients;
+}
+
+std::vector<Tensor> BackwardPass::pulled_one_by_one(int index, const Tensor& rows) {
+  const TapeNode& node = this->node(index);
   std::vector<std::vector<Tensor>> parts(node.inputs.size());
-  for (std::int64_t n = 0; n < gradients.size(0); ++n) {
+  std::vector<Tensor> one(parts.size()), gradients(parts.size());
+  for (std::int64_t n = 0; n < rows.size(0); ++n) {
     Adjoint adjoint(*this, index);
-    node.backward(gradients.select(0, n), adjoint);
+    node.backward(rows.select(0, n), adjoint);
+    take_values(node, one);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (node.inputs[i].index_ < 0) continue;
-      Tensor& value = cotangent(node.inputs[i]).value;
-      if (value.defined()) parts[i].push_back(std::exchange(value, Tensor()).unsqueeze(0));
+      if (one[i].defined()) parts[i].push_back(std::exchange(one[i], Tensor()).unsqueeze(0));
     }
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].empty()) continue;
-    cotangent(node.inputs[i]).uses.push_back(PerSampleGrad::materialized(concat(parts[i], 0)));
+    if (!parts[i].empty()) gradients[i] = concat(parts[i], 0);
+  }
+  return gradients;
+}
+
+// An input that was passed twice has its gradient in the first place.
+void BackwardPass::take_values(const TapeNode& node, std::vector<Tensor>& gradients) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (node.inputs[i].index_ >= 0)
+      gradients[i] = std::exchange(cotangent(node.inputs[i]).value, Tensor());
   }
 }
 

@@ -16,6 +16,8 @@ struct Cotangent {
   Tensor value;  // of batched and mixed values, and of shared ones during pull-back
   std::vector<PerSampleGrad> uses;  // of shared values
   Tensor sum;                       // over uses and samples, if the sink needs only sums
+  // Adds a use of a shared value. Rows, written out or derived, are kept as the sum over uses.
+  void add_use(const PerSampleGrad& use);
   // Returns all uses of a shared value, or `sum` as a single use.
   std::vector<PerSampleGrad> take_uses();
 };
@@ -46,8 +48,15 @@ class BackwardPass {
   void visit(int index);
   // Passes the per-sample gradients of a shared value on to the parameters it was computed from.
   void pull_back(int index);
-  void pull_together(const TapeNode& node, int index, const Tensor& gradients);
-  void pull_each(const TapeNode& node, int index, const Tensor& gradients);
+  bool pull_derived(int index, const std::vector<PerSampleGrad>& uses);
+  std::vector<char> derived_inputs(int index, const std::vector<PerSampleGrad>& uses) const;
+  bool is_of_parameter(const Var& x) const;
+  std::vector<TapeNode> with_leaves(int index) const;
+  // The gradients [n, ...shape] of the inputs of a node that all samples share, given those of its
+  // value; undefined for inputs that get none.
+  std::vector<Tensor> pulled(int index, Tensor rows);
+  std::vector<Tensor> pulled_one_by_one(int index, const Tensor& rows);
+  void take_values(const TapeNode& node, std::vector<Tensor>& gradients);
 
   std::vector<TapeNode>& nodes_;
   std::int64_t sample_count_;

@@ -19,7 +19,8 @@ class GradSink {
   // True if only sum() of the gradients matters: the tape may then sum over samples before it pulls
   // a gradient back through shared values.
   virtual bool sums_only() const { return false; }
-  // True if received gradients are kept until other parameters have arrived.
+  // True if received gradients are kept until other parameters have arrived. Those kept longer must
+  // be in their smallest_form(): others may read values of parameters.
   virtual bool keeps() const { return false; }
   // True if the sink bounds the influence of each sample on its results. A private tape delivers to
   // no other sink.

@@ -192,6 +192,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
                  .inputs = std::move(inputs),
                  .samples = samples,
                  .batchable = op.batchable,
+                 .self_contained = !op.changes_sample_count,
                  .backward = std::move(backward),
                  .pull_back = std::move(pull_back)},
                 value, needs_grad);

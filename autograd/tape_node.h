@@ -18,6 +18,7 @@ struct TapeNode {
   Parameter* parameter = nullptr;
   bool wants_grad = false;
   bool batchable = false;
+  bool self_contained = true;  // backward needs no other node's backward
   Tape::Backward backward;
   Tape::PullBack pull_back;
 };

@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-using detail::Dense, detail::Form, detail::OneHot, detail::Outer;
+using detail::Dense, detail::Derived, detail::Form, detail::OneHot, detail::Outer;
 
 namespace {
 
@@ -44,6 +44,8 @@ std::shared_ptr<const DeferredSum> DeferredSum::of(const std::vector<PerSampleGr
   if (shape.rank() == 0 || shape.numel() == 0 || uses[0].device() != cpu ||
       uses[0].dtype() != Dtype::f32)
     return nullptr;
+  const auto derived = [](const PerSampleGrad& use) { return use.form_data().as<Derived>(); };
+  if (std::ranges::any_of(uses, derived)) return nullptr;  // it may read values of parameters
   const std::shared_ptr<DeferredSum> sum(new DeferredSum(shape, weights, spacing));
   sum->uses_ = std::ssize(uses);
   for (const PerSampleGrad& use : uses) {

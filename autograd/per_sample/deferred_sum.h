@@ -14,7 +14,8 @@ namespace sotto {
 // have the same bits however many are computed at once, and the bits of PerSampleGrad::add_to().
 class DeferredSum {
  public:
-  // Returns nullptr for a sum in f64 or on a GPU. `ends` is read once, here.
+  // Returns nullptr for a sum in f64 or on a GPU, and for gradients that pass the computation of a
+  // weight. `ends` is read once, here.
   static std::shared_ptr<const DeferredSum> of(const std::vector<PerSampleGrad>& uses,
                                                const Tensor& weights, const BlockEnds& ends,
                                                double spacing);

@@ -55,6 +55,12 @@ void dot_into(const Dense& f, const Tensor& v, const Tensor& y) {
   }
 }
 
+void dot_into(const Derived& f, const Tensor& v, const Tensor& y) {
+  f.for_each_chunk([&](const Tensor& rows, std::int64_t begin, std::int64_t end) {
+    dot_into(Dense{rows}, v, y.slice(0, begin, end));
+  });
+}
+
 }  // namespace
 
 Tensor dot(const PerSampleGrad& f, const Tensor& v) {

@@ -178,9 +178,13 @@ const Tensor& Form::leading() const {
   return visit([](const auto& form) -> const Tensor& { return *form.factors()[0]; });
 }
 
-Dtype Form::dtype() const { return arithmetic_type(leading().dtype()); }
+Dtype Form::dtype() const {
+  const auto* f = as<Derived>();
+  return f ? f->dtype : arithmetic_type(leading().dtype());
+}
 
 std::optional<Dtype> Form::factor_type() const {
+  if (const auto* f = as<Derived>()) return f->dtype;  // what is read
   return visit([](const auto& form) {
     const auto factors = form.factors();
     const Dtype dtype = factors[0]->dtype();
@@ -212,6 +216,10 @@ double Form::positions() const {
 }
 
 void Form::count_as_kept() const {
+  if (const auto* f = as<Derived>()) {
+    for (const PerSampleGrad& use : f->uses) use.count_as_kept();
+    return;
+  }
   visit([](const auto& form) {
     for (const Tensor* x : form.factors()) {
       const MemoryKind now = x->memory_label().kind;

@@ -21,7 +21,9 @@
 #include <functional>
 #include <optional>
 #include <variant>
+#include <vector>
 
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/tensor.h"
 #include "kernels/host_device/geometry.h"
 
@@ -115,10 +117,46 @@ struct Dense {
   Dense in_type(Dtype dtype) const;
 };
 
-// One of the four forms above, with its members.
+// The gradients of a value from which a weight was computed: a linear function, the same for all
+// samples, of the weight's gradients. They are computed a few samples at a time whenever they are
+// read, to the same bits each time, and count as gradients that arose materialized. On a CPU only.
+struct Derived {
+  static constexpr const char* name = "derived";
+  static constexpr MemoryKind kept_as = MemoryKind::saved_factor;
+  std::vector<PerSampleGrad> uses;               // of the weight, added up; at least one
+  std::function<Tensor(Tensor rows)> pull_back;  // from gradients [n, ...] of the weight to G
+  Shape shape;                                   // of G[n]
+  Dtype dtype;                                   // of G
+
+  std::array<const Tensor*, 1> factors() const;
+  std::size_t bytes() const;
+  double positions() const { return 1; }
+  Tensor materialize(const Shape& shape) const;
+  Tensor sum(const Shape& shape) const;
+  void add_sum(const Tensor& y) const;
+  Derived slice(std::int64_t begin, std::int64_t end) const;
+  // These write the gradients out.
+  Dense select(const Tensor& ids) const;
+  Dense scale(const Tensor& weights) const;
+  Dense mask(const Tensor& weights) const;
+  Dense in_type(Dtype dtype) const;
+
+  // Calls f(rows, begin, end) for chunks of consecutive samples, with their gradients.
+  void for_each_chunk(
+      const std::function<void(const Tensor& rows, std::int64_t begin, std::int64_t end)>& f) const;
+};
+
+// The gradients of all uses of a value, added up: [n, ...shape], and their sum over samples.
+Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses);
+Tensor sum_of_uses(const std::vector<PerSampleGrad>& uses);
+// Calls f(rows, begin, end) for chunks of consecutive samples, with their rows_of_uses().
+void for_each_rows(const std::vector<PerSampleGrad>& uses,
+                   const std::function<void(Tensor rows, std::int64_t begin, std::int64_t end)>& f);
+
+// One of the five forms above, with its members.
 class Form {
  public:
-  using Any = std::variant<Outer, Patches, OneHot, Dense>;
+  using Any = std::variant<Outer, Patches, OneHot, Dense, Derived>;
 
   template <std::convertible_to<Any> T>
   Form(T form) : form_(std::move(form)) {}

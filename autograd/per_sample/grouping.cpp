@@ -142,8 +142,30 @@ PerSampleGrad join_rows(const PerSampleGrad& rows, std::int64_t units, std::int6
       reshape(sum_f32(reshape(gradients, {units, width, shape.numel()}), {1}), grouped));
 }
 
+// Joins the rows of one unit after the other, so that those of all units are never there at once.
+PerSampleGrad join_derived(const PerSampleGrad& rows, const UnitRows& unit_rows,
+                           const Grouping& grouping) {
+  const std::int64_t width = unit_rows.width;
+  Shape shape = rows.shape();
+  shape.insert(0, grouping.units);
+  const Tensor y = zeros(shape, rows.dtype(), rows.device());
+  for (std::int64_t unit = 0; unit < grouping.units; ++unit) {
+    const std::int64_t begin = unit * width, end = begin + width;
+    const auto own = [&](const Tensor& x) { return x.slice(0, begin, end); };
+    const Form& form = rows.form_data();
+    const Form some = unit_rows.ids.defined()
+                          ? form.select(own(unit_rows.ids))
+                          : Dense{form.slice(begin, end).materialize(rows.shape())};
+    const PerSampleGrad alone(grouping.mean ? some.scale(own(unit_rows.weights)) : some,
+                              rows.shape());
+    copy_into(join_rows(alone, 1, width).materialize(), y.slice(0, unit, unit + 1));
+  }
+  return PerSampleGrad::materialized(y);
+}
+
 PerSampleGrad join_units(const PerSampleGrad& rows, const UnitRows& unit_rows,
                          const Grouping& grouping) {
+  if (rows.form_data().as<Derived>()) return join_derived(rows, unit_rows, grouping);
   const auto* images = rows.form_data().as<Patches>();
   if (images || rows.inherited().error_bounds.defined()) {
     const PerSampleGrad plain = images && images->window.groups == 1

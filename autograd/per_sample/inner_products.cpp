@@ -172,13 +172,15 @@ void recompute_cancelled(const PerSampleGrad& f, const PerSampleGrad& g, const T
 }
 
 // Writes inner products of gradients that are materialized, a few samples at a time. Those of a
-// dense form with itself need no recomputation: its gradients are inputs and were not rounded here.
+// dense or derived form with itself need no recomputation in f64: its gradients are inputs and were
+// not rounded here.
 void write_products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
                                     const Tensor& needs_f64, const Tensor& y) {
   const bool same = &f == &g;
   if (same && f.form_data().as<Patches>()) return copy_into(conv_norms(f, needs_f64).squares, y);
   const std::int64_t n = f.samples(), width = f.shape().numel();
-  const bool exact = f.dtype() == Dtype::f64 || (same && f.form_data().as<Dense>());
+  const bool arose = f.form_data().as<Dense>() || f.form_data().as<Derived>(),
+             exact = f.dtype() == Dtype::f64 || (same && arose);
   const std::int64_t step =
       chunk_samples(f.device(), static_cast<std::size_t>(width) * size_of(f.dtype()));
   for (std::int64_t at = 0; at < n; at += step) {

@@ -82,7 +82,8 @@ void write_estimate(const std::vector<PerSampleGrad>& uses, NormMethod norm_meth
   const detail::Form& form = first.form_data();
   const bool single = uses.size() == 1;
   const bool gram = single && detail::uses_gram_products(first, first, norm_method);
-  const bool reliable = gram || (single && form.as<detail::Dense>());
+  const bool materialized = form.as<detail::Dense>() || form.as<detail::Derived>(),
+             reliable = gram || (single && materialized);
   const Tensor needs_f64 = reliable ? Tensor() : y.needs_f64;
   if (single && !gram && form.as<detail::Patches>())
     return write_conv_estimate(first, needs_f64, y);

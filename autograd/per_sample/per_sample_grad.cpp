@@ -8,7 +8,7 @@
 
 namespace sotto {
 
-using detail::Dense, detail::OneHot, detail::Outer, detail::Patches;
+using detail::Dense, detail::Derived, detail::OneHot, detail::Outer, detail::Patches;
 
 namespace {
 
@@ -141,7 +141,11 @@ PerSampleGrad PerSampleGrad::slice(std::int64_t begin, std::int64_t end) const {
 }
 
 PerSampleGrad PerSampleGrad::with_rows(const PerSampleGrad& other) const {
-  PerSampleGrad y = materialized(add(materialize(), other.materialize()));
+  const auto same = [](Tensor rows) { return rows; };
+  const bool derived = form_data().as<Derived>() || other.form_data().as<Derived>();
+  PerSampleGrad y = derived
+                        ? PerSampleGrad(Derived{{*this, other}, same, shape(), dtype()}, shape())
+                        : materialized(add(materialize(), other.materialize()));
   if (inherited().error_bounds.defined() || other.inherited().error_bounds.defined())
     y.content_->inherited = detail::rounding_bounds({*this, other});
   return y;
@@ -157,6 +161,14 @@ PerSampleGrad PerSampleGrad::reshaped(const Shape& shape) const {
     y.content_->inherited = inherited();
     return y;
   }
+  if (const auto* f = form_data().as<Derived>()) {
+    const auto with_shape = [pull_back = f->pull_back, shape](Tensor rows) {
+      Shape all = shape;
+      all.insert(0, rows.size(0));
+      return reshape(pull_back(std::move(rows)), all);
+    };
+    return {Derived{f->uses, with_shape, shape, f->dtype}, shape, inherited()};
+  }
   // Outer and patches forms do not depend on the parameter's axes; a table's form does.
   if (form_data().as<OneHot>()) return materialized(materialize()).reshaped(shape);
   return {form_data(), shape};
@@ -167,8 +179,19 @@ PerSampleGrad PerSampleGrad::permuted(const Shape& axes) const {
     const bool matrix = shape().rank() == 2 && shape()[0] == f->b.size(2) && axes[0] % 2 != 0;
     if (matrix) return outer(f->a, f->b, {shape()[1], shape()[0]});
   }
-  Shape order{0};
-  for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
+  Shape order{0}, permuted;
+  for (int k = 0; k < axes.rank(); ++k) {
+    const std::int64_t axis = (axes[k] + axes.rank()) % axes.rank();
+    order.push_back(axis + 1);
+    permuted.push_back(shape()[static_cast<int>(axis)]);
+  }
+  if (const auto* f = form_data().as<Derived>()) {
+    // Squared norms add up in another order.
+    const auto in_order = [pull_back = f->pull_back, order](Tensor rows) {
+      return contiguous(pull_back(std::move(rows)).permute(order));
+    };
+    return {Derived{f->uses, in_order, permuted, f->dtype}, permuted};
+  }
   PerSampleGrad y = materialized(materialize().permute(order));
   y.content_->inherited = inherited();
   return y;
@@ -195,13 +218,15 @@ PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
   }
   PerSampleGrad kept = materialized(materialize());
   if (form_data().positions() > 1) kept.content_->inherited = detail::rounding_bounds(*this, true);
+  if (form_data().as<Derived>()) kept.content_->inherited = inherited();
   return kept;
 }
 
 PerSampleGrad PerSampleGrad::smallest_form() const {
-  if (materialized_bytes() >= bytes()) return *this;
+  const bool derived = form_data().as<Derived>();
+  if (!derived && materialized_bytes() >= bytes()) return *this;
   PerSampleGrad y = materialized(materialize());
-  y.content_->inherited = detail::rounding_bounds(*this, false);
+  y.content_->inherited = derived ? inherited() : detail::rounding_bounds(*this, false);
   return y;
 }
 

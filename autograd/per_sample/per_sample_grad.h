@@ -65,7 +65,7 @@ class PerSampleGrad {
   const Shape& shape() const;  // of the parameter
   // The type of sums and materialized gradients: f32, or f64 where the factors are.
   Dtype dtype() const;
-  const char* form() const;  // "outer", "patches", "onehot" or "dense"
+  const char* form() const;  // "outer", "patches", "onehot", "dense" or "derived"
   // The bytes of the factors, or of the materialized gradients.
   std::size_t bytes() const;
   std::size_t materialized_bytes() const;  // of materialize()
@@ -96,7 +96,7 @@ class PerSampleGrad {
 
   // Samples begin to end - 1.
   PerSampleGrad slice(std::int64_t begin, std::int64_t end) const;
-  // The sum of both gradients for each sample, materialized.
+  // The sum of both gradients for each sample, materialized, or derived if one of them is.
   PerSampleGrad with_rows(const PerSampleGrad& other) const;
   // One summand for each unit instead of each row.
   PerSampleGrad group(const Grouping& grouping) const { return detail::group(*this, grouping); }
@@ -109,7 +109,8 @@ class PerSampleGrad {
   // fit in `budget` bytes (and, unless `norm_method` forces it, take no more bytes than 16-bit
   // factors). Otherwise returns *this.
   PerSampleGrad materialize_if_cheaper(NormMethod norm_method, std::size_t budget) const;
-  // Materializes the gradients if these take fewer bytes than the factors.
+  // Materializes the gradients if these take fewer bytes than the factors, and derived ones, which
+  // may read values of parameters.
   PerSampleGrad smallest_form() const;
 
   // The remaining members are for the sources of this folder, like all of sotto::detail.

@@ -207,6 +207,11 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
         "PerSampleGrad::add_to: weights {} for {} samples", weights.shape(), gradient.samples());
   const Form& form = gradient.form_data();
   if (const auto* f = form.as<Dense>()) return add_terms(f->gradients, weights, sum);
+  if (const auto* f = form.as<Derived>()) {
+    return f->for_each_chunk([&](const Tensor& rows, std::int64_t begin, std::int64_t end) {
+      add_terms(rows, weights.slice(0, begin, end), sum);
+    });
+  }
   if (const auto* f = form.as<OneHot>())
     return add_table(*f, gradient.shape()[0], sum, weights, uses);
   // The choice must not depend on the blocks of this batch: a sample that is alone in its block

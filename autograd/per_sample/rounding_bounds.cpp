@@ -109,7 +109,8 @@ View column(const Tensor& squares) { return squares.unsqueeze(1).view(); }
 
 // Positions that only pad a sample to the length of the batch's longest are no terms: a bound must
 // not depend on the other samples of the batch.
-void write_term_bounds(const Form& form, double gram, const NormEstimate& y) {
+void write_term_bounds(const PerSampleGrad& use, double gram, const NormEstimate& y) {
+  const Form& form = use.form_data();
   TermBounds bounds = sum_bounds(form);
   bounds.gram = gram;
   if (const auto* f = form.as<Outer>()) {
@@ -119,7 +120,8 @@ void write_term_bounds(const Form& form, double gram, const NormEstimate& y) {
     const Tensor b = position_squares(table->b);
     write(bounds, table->ids.view(), b.view(), y);
   } else {
-    const Tensor b = squared_norms(form.leading());
+    const Tensor b = form.as<Derived>() ? inner_products(use, use, NormMethod::materialize, {})
+                                        : squared_norms(form.leading());
     write(bounds, {}, column(b), y);
   }
 }
@@ -150,7 +152,7 @@ void write_use(const PerSampleGrad& use, std::int64_t uses, const NormEstimate& 
   } else if (const auto* f = form.as<Patches>()) {
     write_image_bounds(form, squared_image_norms(f->dy), squared_image_norms(f->x), gram, y);
   } else if (!only_use || !rounds_once(use)) {
-    write_term_bounds(form, gram, y);
+    write_term_bounds(use, gram, y);
   } else if (const auto* product = form.as<Outer>()) {
     const Tensor a = squared_norms(product->a);
     // In f32 no square is lost, and the other factor's is not used.

@@ -41,6 +41,21 @@ std::optional<std::vector<std::int64_t>> with_weight(const Tensor& weights) {
   return ids;
 }
 
+// y = beta y + sum_n w[n] rows[n]
+void add_weighted(const Tensor& rows, const Tensor& weights, double beta, const Tensor& y) {
+  backend(y.device())
+      .weighted_sum(reshape(rows, {rows.size(0), y.numel()}).view(), weights.to(y.device()).view(),
+                    beta, reshape(y, {y.numel()}).view());
+}
+
+Tensor sum_of_chunks(const Derived& form, const Shape& shape, const Tensor& weights) {
+  const Tensor y = zeros(shape, form.dtype);
+  form.for_each_chunk([&](const Tensor& rows, std::int64_t begin, std::int64_t end) {
+    add_weighted(rows, weights.slice(0, begin, end), 1, y);
+  });
+  return y;
+}
+
 }  // namespace
 
 void for_each_weighted(
@@ -76,11 +91,10 @@ void for_each_weighted(
 Tensor weighted_sum(const Form& form, const Shape& shape, const Tensor& weights) {
   if (const auto* f = form.as<Dense>()) {
     const Tensor y = Tensor::empty(shape, form.dtype(), form.device());
-    backend(y.device())
-        .weighted_sum(reshape(f->gradients, {form.samples(), shape.numel()}).view(),
-                      weights.to(y.device()).view(), 0, reshape(y, {shape.numel()}).view());
+    add_weighted(f->gradients, weights, 0, y);
     return y;
   }
+  if (const auto* f = form.as<Derived>()) return sum_of_chunks(*f, shape, weights);
   if (weights.device() != cpu && is_split_into_bf16(form))
     return weighted_sum_bf16(form, shape, weights);
   Tensor y;
