@@ -72,7 +72,8 @@ struct Allocator::State {
   std::mutex mutex;
   FreeBlocks free_blocks;
   MemoryStatistics statistics;
-  std::size_t requested = 0;  // requested bytes of the blocks in use
+  std::size_t requested = 0;    // requested bytes of the blocks in use
+  std::size_t most_in_use = 0;  // the most bytes of blocks in use so far
   std::size_t limit = 0;
   std::uint64_t serial = 0;
   std::unordered_map<void*, Block> in_use;
@@ -105,6 +106,10 @@ void* Allocator::State::take_new(std::size_t size) {
   statistics.unusable = std::max(statistics.unusable, statistics.cached);
   const std::size_t held = statistics.current + statistics.cached + size;
   if (limit != 0 && held > limit && !captures) give_back(held - limit);
+  // Sizes may change from batch to batch, and then those of earlier batches are not asked for
+  // again.
+  const std::size_t kept = std::max(most_in_use, statistics.current + size);
+  if (statistics.cached > kept && !Capture::any()) give_back(statistics.cached - kept);
   // Blocks of pools may still be cached here; they cannot be given back.
   const bool room = limit == 0 || statistics.current + statistics.cached + size <= limit;
   if (!room && !LimitExemption::holds()) return nullptr;
@@ -147,6 +152,7 @@ void Allocator::State::hand_out(void* address, const Block& block) {
   ++serial;
   requested += block.requested;
   statistics.add(block.size);
+  most_in_use = std::max(most_in_use, statistics.current);
   statistics.held_peak = std::max(statistics.held_peak, statistics.current + statistics.cached);
   block.account->add(block.size);
   for (AllocationObserver* watch : watches)

@@ -154,6 +154,17 @@ TEST_CASE("the limit counts cached bytes, which go back to the system first") {
   allocator.release(c);
 }
 
+TEST_CASE("no more bytes stay cached than were ever in use, whatever the sizes") {
+  Source source;
+  Allocator allocator(source);
+  for (std::size_t size = 1024; size <= 16 * 1024; size += 512) {
+    void* const a = allocator.allocate(size);
+    CHECK(allocator.statistics().cached <= size);
+    allocator.release(a);
+  }
+  CHECK(source.used() >= 16 * 1024);
+}
+
 TEST_CASE(
     "statistics count allocated and released bytes and blocks, and the loss to size classes") {
   Source source;
