@@ -289,8 +289,8 @@ TEST_CASE("a row's values in front of a block depend on no other row") {
     const std::int64_t end = cut_length(counts[static_cast<std::size_t>(row)], width) * 8;
     CHECK(std::all_of(expected.begin() + end, expected.end(), [](float x) { return x == 0; }));
   }
-  // Whether values were kept shows in no bit: how many rows there are, which decides it, is
-  // private.
+  // Kept values and those of each step have the same bits: the number of rows decides between them,
+  // and is private.
   Dataset kept = data;
   text::keep_values(encoder, 1, kept);
   CHECK(kept.inputs.dtype() == Dtype::f16);
