@@ -45,15 +45,16 @@ Tensor sum_of_uses(const std::vector<PerSampleGrad>& uses) {
   return y;
 }
 
-// At once are one sample for each thread, or as many as caches hold.
+// At once are one sample for each thread, or as many for each as caches hold.
 void for_each_rows(
     const std::vector<PerSampleGrad>& uses,
     const std::function<void(Tensor rows, std::int64_t begin, std::int64_t end)>& f) {
   constexpr std::size_t cached = std::size_t{8} << 20;
   const std::int64_t n = uses[0].samples();
   const std::size_t bytes = uses[0].materialized_bytes() / static_cast<std::size_t>(n + 1) + 1;
-  const std::int64_t step =
-      std::max<std::int64_t>(thread_count(), static_cast<std::int64_t>(cached / bytes));
+  const std::int64_t threads = thread_count(),
+                     fit = static_cast<std::int64_t>(cached / bytes) / threads * threads,
+                     step = std::max(threads, fit);
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);
     f(rows_of_uses(slices(uses, at, end)), at, end);

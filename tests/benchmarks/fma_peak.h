@@ -15,18 +15,19 @@ namespace sotto {
 
 struct FmaUnit {
   const char* name;
-  int lanes;
+  int lanes, chains;
   float (*run)();  // null if no unit is known
 };
 
-// Enough independent chains to hide the latency of a multiply-add.
-inline constexpr int fma_chains = 16;
+// Independent chains: enough to hide the latency of a multiply-add, in half or three quarters of
+// the registers.
+inline constexpr int chains_512 = 16, chains_256 = 12;
 inline constexpr std::int64_t fma_rounds = 4'000'000;
 
 #if defined(__x86_64__)
 
 [[gnu::target("avx512f")]] inline float fma_512() {
-  __m512 sums[fma_chains];
+  __m512 sums[chains_512];
   const __m512 a = _mm512_set1_ps(0.999999F), b = _mm512_set1_ps(1e-6F);
   for (__m512& sum : sums) sum = _mm512_set1_ps(1);
   for (std::int64_t k = 0; k < fma_rounds; ++k) {
@@ -40,7 +41,7 @@ inline constexpr std::int64_t fma_rounds = 4'000'000;
 }
 
 [[gnu::target("avx2,fma")]] inline float fma_256() {
-  __m256 sums[fma_chains];
+  __m256 sums[chains_256];
   const __m256 a = _mm256_set1_ps(0.999999F), b = _mm256_set1_ps(1e-6F);
   for (__m256& sum : sums) sum = _mm256_set1_ps(1);
   for (std::int64_t k = 0; k < fma_rounds; ++k) {
@@ -54,14 +55,15 @@ inline constexpr std::int64_t fma_rounds = 4'000'000;
 }
 
 inline FmaUnit widest_fma() {
-  if (__builtin_cpu_supports("avx512f")) return {"AVX-512", 16, fma_512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {"AVX2", 8, fma_256};
-  return {"none", 0, nullptr};
+  if (__builtin_cpu_supports("avx512f")) return {"AVX-512", 16, chains_512, fma_512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {"AVX2", 8, chains_256, fma_256};
+  return {"none", 0, 0, nullptr};
 }
 
 #else
 
-inline FmaUnit widest_fma() { return {"none", 0, nullptr}; }
+inline FmaUnit widest_fma() { return {"none", 0, 0, nullptr}; }
 
 #endif
 
@@ -77,7 +79,7 @@ inline void on_threads(int threads, const std::function<void(int)>& work) {
 inline double run_fma(const FmaUnit& unit, int threads) {
   std::vector<float> results(static_cast<std::size_t>(threads));
   on_threads(threads, [&](int k) { results[static_cast<std::size_t>(k)] = unit.run(); });
-  return 2.0 * unit.lanes * fma_chains * fma_rounds * threads;
+  return 2.0 * unit.lanes * unit.chains * fma_rounds * threads;
 }
 
 }  // namespace sotto

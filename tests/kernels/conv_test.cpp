@@ -220,6 +220,14 @@ TEST_CASE("weight gradients in bf16 over very many positions are the sums that d
   });
 }
 
+TEST_CASE("convolutions of more taps and positions than a product has in a block", "[gate]") {
+  for_each_engine([](Backend& engine) {
+    Random random(9);
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      check_all(engine, random, image_case(5, {55, 9}, 26, square(3, 1, 1)), dtype);
+  });
+}
+
 TEST_CASE("norms of weight gradients are those of the materialized ones, however large", "[gate]") {
   for_each_engine([](Backend& engine) {
     Random random(7);

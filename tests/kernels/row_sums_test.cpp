@@ -89,3 +89,28 @@ TEST_CASE("a value that is not finite affects its row's squared norm and no othe
     }
   }
 }
+
+TEST_CASE("a Gram form of one gradient with itself is its squared norm, for any positions") {
+  Random random(50);
+  const auto form = [](const Tensor& a1, const Tensor& b1, const Tensor& a2, const Tensor& b2) {
+    const Tensor y = zeros({a1.size(0)}, Dtype::f64);
+    backend(cpu).gram_dot(a1.view(), b1.view(), a2.view(), b2.view(), y.view());
+    return values(y);
+  };
+  for (const std::int64_t positions : {2, 47, 48, 49, 100, 145}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+      const Tensor a = random_tensor(random, {3, positions, 70}, {0, 1, 2}, dtype),
+                   b = random_tensor(random, {3, positions, 9}, {0, 1, 2}, dtype);
+      INFO(name(dtype) << ", " << positions << " positions");
+      const std::vector<double> norms = form(a, b, a, b), pairs = form(a, b, clone(a), clone(b));
+      for (std::size_t n = 0; n < 3; ++n) {
+        const auto sample = static_cast<std::int64_t>(n);
+        const Tensor gradient = gemm(to_dtype(b.select(0, sample), Dtype::f64).transpose(0, 1),
+                                     to_dtype(a.select(0, sample), Dtype::f64));
+        const double square = sum(mul(gradient, gradient)).item();
+        CHECK(norms[n] == Approx(square).epsilon(1e-4));
+        CHECK(pairs[n] == Approx(square).epsilon(1e-4));
+      }
+    }
+  }
+}

@@ -55,6 +55,19 @@ void for_each_run(const Geometry& g, std::int64_t row, F&& f) {
   }
 }
 
+// Calls f(first, from, count) for the pieces of a patch, in order: `count` elements from number
+// `first` on are those at `from`, or zeros if that is null.
+template <class T, class F>
+void for_each_piece(const T* x, const Geometry& g, std::int64_t row, std::int64_t group, F&& f) {
+  const std::int64_t part = g.group_channels(), first = group * part;
+  for_each_run(g, row, [&](const Run& run) {
+    if (run.pixel < 0) return f(run.first * part, static_cast<const T*>(nullptr), run.count * part);
+    if (part == g.channels) return f(run.first * part, x + run.pixel * part, run.count * part);
+    for (std::int64_t i = 0; i < run.count; ++i)
+      f((run.first + i) * part, x + (run.pixel + i) * g.channels + first, part);
+  });
+}
+
 // Calls f(image value, copy value) for every element of the view and of its channels-last copy.
 template <class S, class T, class F>
 void for_each_pair(const View& v, T* copy, F&& f) {
@@ -80,7 +93,7 @@ Images<T>::Images(const View& view, Range samples) : view_(view) {
   view_.size[0] = samples.count();
   const std::int64_t offset = samples.first * view.stride[0];
   view_.data = view.as<char>() + offset * static_cast<std::int64_t>(size_of(view.dtype));
-  if (view.dtype == dtype_of<T>() && is_channels_last(view_)) {
+  if (lies(view_)) {
     data_ = view_.as<T>();
   } else {
     copy_.emplace(static_cast<std::size_t>(view_.numel()) * sizeof(T), cpu);
@@ -121,21 +134,19 @@ void Images<T>::store() const {
 
 template <class T>
 void gather_patches(const T* x, const Geometry& g, Range rows, std::int64_t group, T* patches) {
-  const std::int64_t part = g.group_channels(), first = group * part;
   for (std::int64_t row = rows.first; row < rows.last; ++row, patches += g.taps()) {
-    for_each_run(g, row, [&](const Run& run) {
-      T* to = patches + run.first * part;
-      if (run.pixel < 0) {
-        std::fill_n(to, run.count * part, T{0});
-      } else if (part == g.channels) {
-        std::copy_n(x + run.pixel * part, run.count * part, to);
-      } else {
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          std::copy_n(x + (run.pixel + i) * g.channels + first, part, to + i * part);
-        }
-      }
+    for_each_piece(x, g, row, group, [&](std::int64_t first, const T* from, std::int64_t count) {
+      from ? std::copy_n(from, count, patches + first) : std::fill_n(patches + first, count, T{0});
     });
   }
+}
+
+template <class T>
+void write_patch(const T* x, const Geometry& g, std::int64_t row, std::int64_t group,
+                 const tiles::RowOfPanels<T>& to) {
+  for_each_piece(x, g, row, group, [&](std::int64_t first, const T* from, std::int64_t count) {
+    to.put(first, from, count);
+  });
 }
 
 template <class T>
@@ -157,6 +168,10 @@ template class Images<float>;
 template class Images<double>;
 template void gather_patches(const float*, const Geometry&, Range, std::int64_t, float*);
 template void gather_patches(const double*, const Geometry&, Range, std::int64_t, double*);
+template void write_patch(const float*, const Geometry&, std::int64_t, std::int64_t,
+                          const tiles::RowOfPanels<float>&);
+template void write_patch(const double*, const Geometry&, std::int64_t, std::int64_t,
+                          const tiles::RowOfPanels<double>&);
 template void scatter_patches(const float*, const Geometry&, Range, std::int64_t, float*);
 template void scatter_patches(const double*, const Geometry&, Range, std::int64_t, double*);
 

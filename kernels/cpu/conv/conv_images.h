@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/tensor.h"
+#include "kernels/cpu/gemm/row_of_panels.h"
 #include "kernels/cpu/per_sample/dot.h"
 #include "kernels/host_device/geometry.h"
 
@@ -37,6 +38,9 @@ template <class T>
 class Images {
  public:
   Images(const View& view, Range samples);
+  static bool lies(const View& view) {
+    return view.dtype == dtype_of<T>() && is_channels_last(view);
+  }
   void load();
   void store() const;
   T* data() const { return data_; }
@@ -70,6 +74,10 @@ void write_norms(const Geometry& g, double of_weight, const T* dy, const T* x, d
 // padding. `rows` counts positions over the samples of x.
 template <class T>
 void gather_patches(const T* x, const Geometry& g, Range rows, std::int64_t group, T* patches);
+// One row of the patches as a row of a right factor.
+template <class T>
+void write_patch(const T* x, const Geometry& g, std::int64_t row, std::int64_t group,
+                 const tiles::RowOfPanels<T>& to);
 // The transpose of gather_patches: adds every patch to the pixels it was gathered from.
 template <class T>
 void scatter_patches(const T* patches, const Geometry& g, Range rows, std::int64_t group, T* x);

@@ -150,7 +150,7 @@ template <class T>
 bool WeightNorms<T>::suits(const Geometry& g) {
   const Window& w = g.window;
   const bool whole = w.before[0] >= 0 && w.before[1] >= 0 && w.before[2] >= 0;
-  return whole && w.groups == 1 && w.dilation[2] == 1 && g.outputs >= 4 &&
+  return has_avx512() && whole && w.groups == 1 && w.dilation[2] == 1 && g.outputs >= 4 &&
          w.kernel[2] * g.channels >= max_lanes;
 }
 

@@ -4,10 +4,12 @@
 #include <optional>
 
 #include "core/tensor.h"
+#include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
 #include "kernels/cpu/gemm/gemv.h"
 #include "kernels/cpu/gemm/microkernel.h"
 #include "kernels/cpu/gemm/pair_product.h"
+#include "kernels/cpu/grain.h"
 
 namespace sotto {
 namespace {
@@ -45,32 +47,45 @@ tiles::Strided<T> strided(const Matrix& x) {
 
 tiles::Factor factor(const Matrix& x) { return {x.data, x.dtype, x.row_stride, x.col_stride}; }
 
-// Multiplies with vectors of `Bytes` bytes.
-template <class T, int Bytes, class Dispatch>
-void multiply_by(const Dispatch& dispatch, const Matrix& a, const Matrix& b, bool add,
-                 const Matrix& c) {
-  using R = tiles::Registers<T, Bytes>;
-  const tiles::Factor x = factor(a), y = factor(b);
-  const tiles::Target<T> to{strided<T>(c), c.cols, add};
-  const bool as_sums = a.dtype == c.dtype && b.dtype == c.dtype;
-  if (c.rows == 1 && as_sums && tiles::suits_gemv<R>(y.elements<T>(), c.cols))
-    return dispatch([&] { tiles::gemv<R>(a.cols, x.elements<T>(), y.elements<T>(), to); });
-  tiles::Workspace<R> memory;  // on the stack: used by this thread only, and freed when it returns
-  dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
+// Calls f(std::type_identity<R>{}, dispatch) with the registers R of this processor; dispatch(g)
+// calls g(), compiled for it.
+template <class T, class F>
+void with_registers(const F& f) {
+#if defined(__x86_64__)
+  if (has_avx512())
+    return f(std::type_identity<tiles::Registers<T, 64>>{}, [](const auto& g) { in_avx512(g); });
+  if (has_avx2())
+    return f(std::type_identity<tiles::Registers<T, 32>>{}, [](const auto& g) { in_avx2(g); });
+#endif
+  f(std::type_identity<tiles::Registers<T, 16>>{}, [](const auto& g) { g(); });
 }
+
+template <class T>
+void multiply_rows(const Matrix& a, const tiles::RightFactor<T>& b, bool add, const Matrix& c) {
+  const tiles::Factor x = factor(a);
+  const tiles::Target<T> to{strided<T>(c), c.cols, add};
+  const bool as_sums = a.dtype == c.dtype && b.matrix.dtype == c.dtype;
+  with_registers<T>([&]<class R>(std::type_identity<R>, const auto& dispatch) {
+    if (c.rows == 1 && as_sums && b.matrix.data) {
+      const tiles::Strided<const T> y = b.matrix.template elements<T>();
+      if (tiles::suits_gemv<R>(y, c.cols))
+        return dispatch([&] { tiles::gemv<R>(a.cols, x.elements<T>(), y, to); });
+    }
+    tiles::Workspace<R> memory;  // on the stack: used by this thread only, freed when it returns
+    dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, b, to, memory); });
+  });
+}
+
+// If c is narrower than a vector, the vectors run along its longer axis.
+template <class T>
+constexpr std::int64_t narrow = 32 / sizeof(T);
 
 // Multiplies into a c of type T; 16-bit factors are packed as they lie for a T of f32.
 template <class T>
 void multiply(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
-  // If c is narrower than a vector, the vectors run along its longer axis.
-  constexpr std::int64_t narrow = 32 / sizeof(T);
-  if (c.cols < narrow && c.rows > c.cols)
+  if (c.cols < narrow<T> && c.rows > c.cols)
     return multiply<T>(b.transposed(), a.transposed(), add, c.transposed());
-#if defined(__x86_64__)
-  if (has_avx512()) return multiply_by<T, 64>([](const auto& f) { in_avx512(f); }, a, b, add, c);
-  if (has_avx2()) return multiply_by<T, 32>([](const auto& f) { in_avx2(f); }, a, b, add, c);
-#endif
-  multiply_by<T, 16>([](const auto& f) { f(); }, a, b, add, c);
+  multiply_rows<T>(a, {.matrix = factor(b)}, add, c);
 }
 
 // Multiplies into a c of another type, block by block of f32 or f64.
@@ -164,5 +179,56 @@ void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
     return pair_product(*pairs, a, b, add, c);
   product_in<float>(a, b, add, c);
 }
+
+namespace {
+
+// The type of a product's sums is f64 or, for 16 bits too, f32.
+template <class F>
+void with_sums(Dtype dtype, const F& f) {
+  dtype == Dtype::f64 ? f(double{}) : f(float{});
+}
+
+template <class R>
+std::int64_t blocks_of(const Matrix& b) {
+  std::int64_t blocks = 0;
+  tiles::for_each_block<R>(b.rows, b.cols, [&](const tiles::Block&) { ++blocks; });
+  return blocks;
+}
+
+}  // namespace
+
+PackedMatrix::PackedMatrix(const Matrix& b, Dtype sums) : b_(b) {
+  with_sums(sums, [&]<class T>(T) {
+    if (b.rows == 0 || b.cols < narrow<T>) return;
+    with_registers<T>([&]<class R>(std::type_identity<R>, const auto& dispatch) {
+      const std::int64_t size = b.rows * tiles::padded_columns<R>(b.cols);
+      panels_ = std::make_unique<Storage>(static_cast<std::size_t>(size) * sizeof(T), cpu);
+      auto* const to = static_cast<T*>(panels_->data());
+      const std::int64_t blocks = blocks_of<R>(b);
+      parallel_for(
+          blocks, elementwise_grain / (size / (blocks + 1) + 1) + 1,
+          [&](std::int64_t begin, std::int64_t end) {
+            dispatch([&] { tiles::pack_whole<R>(b.rows, b.cols, factor(b), begin, end, to); });
+          });
+    });
+  });
+}
+
+void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c) {
+  if (!b.panels_) return product(a, b.b_, add, c);
+  if (c.rows == 0) return;
+  with_sums(c.dtype, [&]<class T>(T) {
+    multiply_rows<T>(a, {.packed = static_cast<const T*>(b.panels_->data())}, add, c);
+  });
+}
+
+template <class T>
+void product_of_rows(const Matrix& a, const tiles::RowWriter<T>& write, bool add, const Matrix& c) {
+  if (c.rows == 0 || c.cols == 0) return;
+  if (a.cols == 0) return product(a, {nullptr, a.dtype, 0, c.cols, c.cols, 1}, add, c);
+  multiply_rows<T>(a, {.rows = &write}, add, c);
+}
+template void product_of_rows(const Matrix&, const tiles::RowWriter<float>&, bool, const Matrix&);
+template void product_of_rows(const Matrix&, const tiles::RowWriter<double>&, bool, const Matrix&);
 
 }  // namespace sotto

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "core/tensor.h"
+#include "kernels/cpu/gemm/row_of_panels.h"
 
 namespace sotto {
 
@@ -31,6 +33,28 @@ Matrix matrix(const View& view, std::int64_t index);
 // 16-bit factors are read as they lie. The bits of an element depend only on its row of a and its
 // column of b, not on the number or layout of rows and columns; zeros at their ends change nothing.
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
+
+// A matrix that is packed once, on all threads, for several products in f32 or f64. One of few
+// columns is not, but used in place.
+class PackedMatrix {
+ public:
+  // `sums` is the type of the products.
+  PackedMatrix(const Matrix& b, Dtype sums);
+
+ private:
+  friend void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c);
+  Matrix b_;
+  std::unique_ptr<Storage> panels_;
+};
+
+// product() with b in the place of its matrix. The elements of a and c have the type of the sums,
+// and the rows of c lie together.
+void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c);
+
+// product() with a b of which `write` writes each row. The type of a, c and the rows is T, float or
+// double, and the rows of c lie together.
+template <class T>
+void product_of_rows(const Matrix& a, const tiles::RowWriter<T>& write, bool add, const Matrix& c);
 
 // Scratch memory for a row-major matrix, initially zeros.
 class Scratch {

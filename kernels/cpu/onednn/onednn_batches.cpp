@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "core/threads/simd_dispatch.h"
+
 namespace sotto {
 
 bool suits_onednn(std::initializer_list<View> views) {
-  return std::all_of(views.begin(), views.end(),
-                     [](const View& v) { return v.dtype != Dtype::f64 && v.numel() > 0; });
+  return has_avx512() && std::all_of(views.begin(), views.end(), [](const View& v) {
+           return v.dtype != Dtype::f64 && v.numel() > 0;
+         });
 }
 
 bool in_tiles(const Geometry& g, const View& x, const View& y) {

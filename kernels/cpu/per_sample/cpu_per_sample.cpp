@@ -1,14 +1,13 @@
-// Inner products of per-sample gradients, and their weighted sum, without materializing them.
+// Inner products of rows, and weighted sums of per-sample gradients.
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <vector>
-
-#include <Eigen/Core>
 
 #include "core/tensor.h"
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
-#include "kernels/cpu/conv/gram_sum.h"
+#include "kernels/cpu/conv/conv_images.h"
 #include "kernels/cpu/conv/pair_conv.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm/gemm_kernel.h"
@@ -23,71 +22,6 @@
 namespace sotto {
 
 namespace {
-
-template <class T>
-using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-// One sample's slice [positions, width] of a factor, as a matrix of type A.
-template <class A, class T>
-Dense<A> slice(View x, std::int64_t sample) {
-  const std::int64_t size = x.size[1] * x.size[2];
-  const T* first = x.as<T>() + sample * size;
-  Dense<A> m(x.size[1], x.size[2]);
-  for (std::int64_t i = 0; i < size; ++i) m.data()[i] = static_cast<A>(acc_t<T>(first[i]));
-  return m;
-}
-
-// The inner product of the two materialized weight gradients, in f64. It cancels linearly, whereas
-// the Gram form cancels quadratically.
-template <class T>
-double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
-  const Dense<double> g1 = slice<double, T>(b1, n).transpose() * slice<double, T>(a1, n);
-  const Dense<double> g2 = slice<double, T>(b2, n).transpose() * slice<double, T>(a2, n);
-  return g1.cwiseProduct(g2).sum();
-}
-
-// Computes Gram forms of samples, in one thread's memory: for a and for b, the inner products of
-// all positions with all.
-template <class T>
-class Grams {
- public:
-  using A = acc_t<T>;
-  Grams(const View& a1, const View& a2)
-      : size_(a1.size[1] * a2.size[1]),
-        products_(2 * static_cast<std::size_t>(size_) * sizeof(A), cpu) {}
-
-  double of(View a1, View b1, View a2, View b2, std::int64_t n) {
-    A* of_a = static_cast<A*>(products_.data());
-    A* of_b = of_a + size_;
-    multiply(a1, a2, n, of_a);
-    multiply(b1, b2, n, of_b);
-    GramSum sum;
-    simd_dispatch_avx512([&] { sum.add(of_a, of_b, size_); });
-    return sum.accurate() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
-  }
-
- private:
-  // The products of all positions with all, in chains of at most gram_chain terms: a Gram sum
-  // squares the factors and so their rounding errors.
-  static void multiply(const View& of_x, const View& of_y, std::int64_t n, A* products) {
-    const Matrix x = matrix(of_x, n), y = matrix(of_y, n);
-    const Matrix to{products, dtype_of<A>(), x.rows, y.rows, y.rows, 1};
-    const PairKernel* const pairs = x.dtype == Dtype::bf16 ? pair_kernel() : nullptr;
-    const bool short_chains = pairs && pairs->chain <= gram_chain;
-    const std::int64_t step = short_chains ? std::max<std::int64_t>(x.cols, 1) : gram_chain;
-    for (std::int64_t at = 0; at == 0 || at < x.cols; at += step) {
-      const std::int64_t count = std::min(step, x.cols - at);
-      product(x.column_block(at, count), y.column_block(at, count).transposed(), at > 0, to);
-    }
-  }
-
-  std::int64_t size_;
-  Storage products_;
-};
-
-// Elements of inner products that are worth a thread: they are four times as fast as the elements
-// of loops that write.
-constexpr std::int64_t dot_grain = 4 * elementwise_grain;
 
 // Inner products of rows; a loop of its own for rows of one element.
 template <class T>
@@ -145,29 +79,6 @@ void CpuBackend::row_dot(View a, View b, View y) {
                  [&](std::int64_t begin, std::int64_t end) {
                    dot_rows(a.as<T>(), b.as<T>(), k, begin, end, y.as<double>());
                  });
-  });
-}
-
-void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
-  const bool single = a1.size[1] == 1 && a2.size[1] == 1;
-  const std::int64_t i = a1.size[2], o = b1.size[2];
-  const std::int64_t width = std::max<std::int64_t>(1, i + o);
-  const std::int64_t grain =
-      single ? dot_grain / width + 1 : product_grain(a1.size[1] * a2.size[1] * width);
-  auto* const to = y.as<double>();
-  dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(a1.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
-      if (single) {
-        simd_dispatch([&] {
-          for (std::int64_t n = begin; n < end; ++n)
-            to[n] = dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
-                    dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o);
-        });
-        return;
-      }
-      Grams<T> grams(a1, a2);
-      for (std::int64_t n = begin; n < end; ++n) to[n] = grams.of(a1, b1, a2, b2, n);
-    });
   });
 }
 
@@ -331,25 +242,48 @@ void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
 
 namespace {
 
-// Adds the products of the rows' samples to some rows of y, which begin with output `first`. A few
-// samples are multiplied at a time: their products and the sums stay in the second-level cache.
-void add_rounded_tile(View b, View a, const std::vector<WeightedRow>& samples, double spacing,
-                      std::int64_t first, std::int64_t outputs, double* y) {
-  constexpr std::int64_t together = 4;
-  const std::int64_t inputs = a.size[2], size = outputs * inputs;
+// Samples whose products are added at a time.
+constexpr std::int64_t together = 4;
+
+// Adds the products of b and of packed factors to some rows of y, which begin with output `first`.
+// A few samples are multiplied at a time: their products and the sums stay in the second-level
+// cache.
+void add_rounded_tile(View b, const std::vector<PackedMatrix>& a,
+                      std::span<const WeightedRow> samples, double spacing, Range outputs,
+                      std::int64_t inputs, double* y) {
+  const std::int64_t size = outputs.count() * inputs;
   const Tensor products = Tensor::empty({together, size}, Dtype::f32);
   float* const room = products.data<float>();
   const auto rounded = [spacing](double term) { return rounded_term(term, spacing); };
-  for (auto from = samples.begin(); from != samples.end();) {
+  for (std::size_t n = 0; n < samples.size();) {
     std::vector<WeightedRow> rows;
-    for (; from != samples.end() && std::ssize(rows) < together; ++from) {
+    for (; n < samples.size() && std::ssize(rows) < together; ++n) {
       const std::int64_t at = std::ssize(rows);
-      rows.push_back({at, from->weight});
-      product(matrix(b, from->row).transposed().row_block(first, outputs), matrix(a, from->row),
-              false, {room + at * size, Dtype::f32, outputs, inputs, inputs, 1});
+      rows.push_back({at, samples[n].weight});
+      product(matrix(b, samples[n].row).transposed().row_block(outputs.first, outputs.count()),
+              a[n], false, {room + at * size, Dtype::f32, outputs.count(), inputs, inputs, 1});
     }
     simd_dispatch_avx512([&] { add_all_rows<float>(products.view(), rows, 0, size, rounded, y); });
   }
+}
+
+// Adds the products of samples whose factors of a are packed at once.
+void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, double spacing,
+                         View y) {
+  const std::int64_t outputs = y.size[0], inputs = y.size[1];
+  std::vector<PackedMatrix> packed;
+  for (const WeightedRow& sample : samples) packed.emplace_back(matrix(a, sample.row), Dtype::f32);
+  constexpr std::int64_t tile_elements = std::int64_t{1} << 15, registers = 8, most = 48;
+  const std::int64_t fit = tile_elements / std::max<std::int64_t>(inputs, 1),
+                     tile = std::clamp(fit / registers * registers, registers, most),
+                     work = tile * inputs * b.size[1] * std::ssize(samples);
+  parallel_for(
+      (outputs + tile - 1) / tile, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t first = begin * tile; first < std::min(end * tile, outputs);
+             first += tile)
+          add_rounded_tile(b, packed, samples, spacing, {first, std::min(first + tile, outputs)},
+                           inputs, y.as<double>() + first * inputs);
+      });
 }
 
 }  // namespace
@@ -357,21 +291,16 @@ void add_rounded_tile(View b, View a, const std::vector<WeightedRow>& samples, d
 // Other products than those of pairs of so few positions that a sample is one chain: then each term
 // has the bits of the sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
-  const std::int64_t positions = b.size[1], outputs = y.size[0], inputs = y.size[1];
+  constexpr std::int64_t packed_floats = std::int64_t{1} << 19, most = 16 * together;
+  const std::int64_t positions = b.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;
   if (b.dtype == Dtype::f64 || positions == 0 || positions > product_chain) return false;
-  const std::vector<WeightedRow> samples = weighted_rows(w, b.size[0]);
-  constexpr std::int64_t tile_elements = std::int64_t{1} << 15, registers = 8, most = 48;
-  const std::int64_t fit = tile_elements / std::max<std::int64_t>(inputs, 1),
-                     tile = std::clamp(fit / registers * registers, registers, most);
-  const std::int64_t work = tile * inputs * positions * std::ssize(samples);
-  parallel_for((outputs + tile - 1) / tile, product_grain(work),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t first = begin * tile; first < std::min(end * tile, outputs);
-                      first += tile)
-                   add_rounded_tile(b, a, samples, spacing, first, std::min(tile, outputs - first),
-                                    y.as<double>() + first * inputs);
-               });
+  const std::vector<WeightedRow> all = weighted_rows(w, b.size[0]);
+  const std::int64_t fit = packed_floats / (positions * a.size[2] + 1) / together * together;
+  const auto step = static_cast<std::size_t>(std::clamp(fit, together, most));
+  for (std::size_t n = 0; n < all.size(); n += step)
+    add_rounded_samples(b, a, std::span(all).subspan(n, std::min(step, all.size() - n)), spacing,
+                        y);
   return true;
 }
 
