@@ -20,8 +20,7 @@ namespace {
 
 const Op linear_op("linear", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
 const Op matmul_op("matmul", {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
-const Op embedding_op("embedding",
-                      {.captures = Op::Captures::shared, .precision = Op::Precision::lower});
+const Op embedding_op("embedding", {.captures = Op::Captures::shared});
 
 // [.., k] -> [rows, k]
 Tensor rows_of(const Tensor& x) {

@@ -48,9 +48,8 @@ Var quantized_embedding(const BlockMatrix& table, const Var& ids) {
   const Tensor rows = dequantize_rows(table, ids.value());
   Shape shape = ids.shape();
   shape.push_back(table.columns());
-  Var y = untracked(ids.tape(), reshape(rows, shape), ids.samples());
-  cast_inputs(quantized_linear_op, {&y});  // to the type that products take
-  return y;
+  // cast() makes it f64 on a tape of that precision.
+  return cast(untracked(ids.tape(), reshape(rows, shape), ids.samples()), Dtype::f32);
 }
 
 }  // namespace sotto

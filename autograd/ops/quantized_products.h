@@ -14,7 +14,7 @@ namespace sotto {
 Var quantized_linear(const Var& x, const BlockMatrix& w,
                      const std::optional<Var>& b = std::nullopt);
 
-// y[.., :] = table[ids[.., :]], without gradient: f32, or the precision of the tape.
+// y[.., :] = table[ids[.., :]], without gradient: f32, or f64 on a tape of f64.
 Var quantized_embedding(const BlockMatrix& table, const Var& ids);
 
 }  // namespace sotto

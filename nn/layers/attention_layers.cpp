@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "autograd/ops.h"
+#include "autograd/precision.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 
@@ -278,7 +279,7 @@ Var PositionalEmbedding::forward(const Var& x) {
   const Shape& table = weight->value.shape();
   check(x.rank() == 3 && x.shape()[1] <= table[0] && x.shape()[2] == table[1],
         "PositionalEmbedding: input {} for a table {}", x.shape(), table);
-  return x + slice(x.tape().use(*weight), 0, 0, x.shape()[1]);
+  return to_f32(x) + slice(x.tape().use(*weight), 0, 0, x.shape()[1]);
 }
 
 Var add_sinusoidal_positions(const Var& x) {
@@ -294,7 +295,8 @@ Var add_sinusoidal_positions(const Var& x) {
       values.push_back(i % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   }
-  return x + x.tape().constant(to_dtype(Tensor::from(values, {t, width}), x.dtype()));
+  const Var wide = to_f32(x);
+  return wide + x.tape().constant(to_dtype(Tensor::from(values, {t, width}), wide.dtype()));
 }
 
 }  // namespace sotto::nn

@@ -148,7 +148,7 @@ class TransformerDecoderLayer final : public Module {
 // t <= positions. Initially normal with standard deviation 0.02.
 class PositionalEmbedding final : public Module {
  public:
-  // Both numbers are >= 1.
+  // Both numbers are >= 1. The result is f32 where x has 16 bits: residual blocks add to it.
   PositionalEmbedding(std::int64_t positions, std::int64_t features);
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override { visitor("weight", weight); }
@@ -157,7 +157,7 @@ class PositionalEmbedding final : public Module {
 };
 
 // x [n, t, features] plus sines and cosines of the position, with wavelengths from 2 pi to 10000 2
-// pi. No parameters.
+// pi; f32 where x has 16 bits. No parameters.
 Var add_sinusoidal_positions(const Var& x);
 
 }  // namespace sotto::nn

@@ -1,6 +1,7 @@
 #include "nn/models/vision_transformer.h"
 
 #include "autograd/ops.h"
+#include "autograd/precision.h"
 #include "nn/init.h"
 #include "nn/layers/conv_pool_layers.h"
 #include "nn/models/model_blocks.h"
@@ -80,7 +81,7 @@ Var VisionTransformer::stem(const Var& images) {
         "ViT: images {} for a model of {} channels and images {}", shape, options_.channels,
         options_.image);
   const Var positions = images.tape().use(*positions_);
-  Var patches = transpose(flatten((*patches_)(images), 2), 1, 2);
+  Var patches = to_f32(transpose(flatten((*patches_)(images), 2), 1, 2));
   if (options_.positions_of_patches_only) patches = patches + positions;
   std::vector<Var> parts;
   append(parts, cls_token_, patches);

@@ -5,7 +5,10 @@
 #include <string_view>
 
 #include "autograd/check/op_run.h"
+#include "autograd/ops/elementwise.h"
+#include "autograd/ops/linear.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/layers/attention_layers.h"
 #include "tests/support/catch.h"
 #include "tests/support/op_cases.h"
 
@@ -13,9 +16,9 @@ using namespace sotto;
 using namespace sotto::testing;
 
 TEST_CASE("products compute in 16 bits; sums, losses and steep functions in f32") {
-  const std::set<std::string_view> lower = {
-      "linear",    "matmul", "conv", "conv_transpose", "embedding",
-      "attention", "rnn",    "gru",  "lstm",           "quantized_linear"};
+  const std::set<std::string_view> lower = {"linear",          "matmul", "conv", "conv_transpose",
+                                            "attention",       "rnn",    "gru",  "lstm",
+                                            "quantized_linear"};
   const std::set<std::string_view> f32 = {
       "sum",   "norm",       "softmax",   "log_softmax", "cross_entropy", "ctc_loss", "exp",
       "expm1", "log",        "log1p",     "sqrt",        "rsqrt",         "square",   "pow",
@@ -41,4 +44,16 @@ TEST_CASE("products compute in 16 bits; sums, losses and steep functions in f32"
     met.insert(one.op);
   }
   CHECK(met.size() == lower.size() + f32.size());
+}
+
+TEST_CASE("what residual blocks add to is f32 on a tape of 16 bits") {
+  Tape tape({.precision = Dtype::bf16});
+  const Var ids = tape.input(Tensor::from(std::vector<std::int64_t>{0, 2, 1, 1}, {2, 2}));
+  const Var table = tape.constant(full({3, 4}, 0.3));
+  CHECK(embedding(table, ids).dtype() == Dtype::f32);
+  const Var x = tape.input(full({2, 3, 4}, 1, Dtype::bf16));
+  nn::PositionalEmbedding positions(3, 4);
+  CHECK(positions(x).dtype() == Dtype::f32);
+  CHECK(nn::add_sinusoidal_positions(x).dtype() == Dtype::f32);
+  CHECK((positions(x) + x).dtype() == Dtype::f32);
 }

@@ -47,8 +47,8 @@ class PackedMatrix {
   std::unique_ptr<Storage> panels_;
 };
 
-// product() with b in the place of its matrix. The elements of a and c have the type of the sums,
-// and the rows of c lie together.
+// product() with b in the place of its matrix. The type of c is that of the sums, and its rows lie
+// together; a may have 16 bits.
 void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c);
 
 // product() with a b of which `write` writes each row. The type of a, c and the rows is T, float or
