@@ -122,7 +122,6 @@ RENAMED = {
     "lies_channels_last": "is_channels_last",
     "lstm_slopes": "lstm_cell_grad",
     "most_threads": "max_threads",
-    "narrow_gemm_by": "gemm_16bit_by",
     "new_accountant": "make_accountant",
     "new_adaptive_accountant": "make_adaptive_accountant",
     "noise_deviation": "noise_stddev",

@@ -31,20 +31,24 @@ Matrix row_major(T* data, std::int64_t rows, std::int64_t cols, std::int64_t row
 // taps, c].
 template <class S, class T, class F>
 void for_each_weight(const View& w, T* packed, const F& f) {
+  const std::int64_t channels = w.size[1], step = w.stride[1],
+                     count = w.size[2] * w.size[3] * w.size[4];
   std::vector<std::int64_t> taps;
+  bool together = step == count && count > 1;
   for_each_offset(Shape(std::span(w.size + 2, 3)), Shape(std::span(w.stride + 2, 3)),
-                  [&](std::int64_t tap) { taps.push_back(tap); });
-  const std::int64_t channels = w.size[1], count = std::ssize(taps);
+                  [&](std::int64_t tap) {
+                    together = together && tap == std::ssize(taps);
+                    taps.push_back(tap);
+                  });
   const auto output = [&](S* from, T* to) {
-    if (w.stride[1] == 1) {
-      for (const std::int64_t tap : taps) {
-        for (std::int64_t c = 0; c < channels; ++c) f(from[tap + c], *to++);
+    if (together) {  // the taps of a channel lie side by side
+      for (std::int64_t c = 0; c < channels; ++c) {
+        for (std::int64_t k = 0; k < count; ++k) f(from[c * count + k], to[k * channels + c]);
       }
       return;
     }
-    for (std::int64_t c = 0; c < channels; ++c) {
-      for (std::int64_t k = 0; k < count; ++k)
-        f(from[c * w.stride[1] + taps[static_cast<std::size_t>(k)]], to[k * channels + c]);
+    for (const std::int64_t tap : taps) {
+      for (std::int64_t c = 0; c < channels; ++c) f(from[c * step + tap], *to++);
     }
   };
   parallel_for(w.size[0], elementwise_grain / (channels * count + 1) + 1,
@@ -66,9 +70,11 @@ void pack(const View& w, T* packed) {
 template <class T>
 void unpack(T* packed, bool add, const View& dw) {
   dispatch_float(dw.dtype, [&]<class S>(std::type_identity<S>) {
+    const auto rounded = [](T x) { return static_cast<S>(static_cast<acc_t<S>>(x)); };
+    if (!add)
+      return for_each_weight<S>(dw, packed, [&](S& to, const T& from) { to = rounded(from); });
     for_each_weight<S>(dw, packed, [&](S& to, const T& from) {
-      const T old = add ? static_cast<T>(static_cast<acc_t<S>>(to)) : T{0};
-      to = static_cast<S>(static_cast<acc_t<S>>(old + from));
+      to = rounded(static_cast<T>(static_cast<acc_t<S>>(to)) + from);
     });
   });
 }

@@ -136,6 +136,18 @@ bool describe(const Words& c, Algorithm algorithm, ConvPrimitive& p) {
   return keep(described, described.diff_weights_desc(), BackwardWeights(described), p);
 }
 
+// True for windows of one pixel that move by several: oneDNN 2.6 copies their pixels by whole
+// vectors of channels, in AVX2 past the image's end where channels do not fill the last one.
+bool overruns(const Geometry& g) {
+  constexpr std::int64_t lanes = 16;
+  bool moves = false;
+  for (int axis = 0; axis < 3; ++axis) {
+    if (g.window.kernel[axis] != 1) return false;
+    moves = moves || g.window.stride[axis] > 1;
+  }
+  return moves && g.channels / g.window.groups % lanes != 0;
+}
+
 std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias, Dtype dtype,
                                           Algorithm algorithm) {
   const Words c(g, dtype);
@@ -145,7 +157,7 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
   p.y = c.images(c.y);
   p.plain = c.plain();
   if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
-  if (!describe(c, algorithm, p)) return nullptr;
+  if (overruns(g) || !describe(c, algorithm, p)) return nullptr;
   const bool to_plain = pass == Pass::weight;
   p.reorder = dnnl::reorder({onednn_engine(), to_plain ? p.weights : p.plain, onednn_engine(),
                              to_plain ? p.plain : p.weights});
