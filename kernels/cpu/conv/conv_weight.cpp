@@ -13,10 +13,10 @@
 namespace sotto {
 namespace {
 
-// A part of the weights of a group, [outputs, taps].
+// Some taps of a group's weights.
 struct WeightPart {
   std::int64_t group;
-  Range outputs, taps;
+  Range taps;
 };
 
 // dw [o, taps, c] of the part = the sum over the samples of both images, or dw += it.
@@ -27,45 +27,10 @@ void sum_part(T* dy, const T* x, const Geometry& g, std::int64_t samples, const 
     to.first += part.taps.first;
     write_patch(x, g, row, part.group, to);
   };
-  const Matrix grads = outputs_of(g, part.group, {0, samples * g.positions()}, dy).transposed(),
-               sums = weights_of(g, part.group, dw)
-                          .row_block(part.outputs.first, part.outputs.count())
-                          .column_block(part.taps.first, part.taps.count());
-  product_of_rows<T>(grads.row_block(part.outputs.first, part.outputs.count()), patch, add, sums);
-}
-
-// dw [o, taps, c] = the sum over `samples`, on the calling thread.
-template <class T>
-void sum_weight(const View& dy, const View& x, const Geometry& g, Range samples, T* dw) {
-  if (is_depthwise(g)) return sum_depthwise_weight(dy, x, g, samples, dw);
-  Images<T> in(x, samples), grads(dy, samples);
-  in.load();
-  grads.load();
-  for (std::int64_t group = 0; group < g.window.groups; ++group)
-    sum_part(grads.data(), in.data(), g, samples.count(),
-             {group, {0, g.group_outputs()}, {0, g.taps()}}, false, dw);
-}
-
-// Part number k of `parts` of [0, count).
-Range part_of(std::int64_t count, std::int64_t parts, std::int64_t k) {
-  return {count * k / parts, count * (k + 1) / parts};
-}
-
-// Parts of the weights for all threads, of at least some columns and rows.
-std::vector<WeightPart> weight_parts(const Geometry& g) {
-  constexpr std::int64_t columns = 48, rows = 8;
-  const std::int64_t threads = thread_count(), outputs = g.group_outputs(),
-                     by_taps = std::clamp<std::int64_t>(g.taps() / columns, 1, threads),
-                     left = threads / std::min(threads, by_taps * g.window.groups),
-                     by_outputs = std::clamp<std::int64_t>(outputs / rows, 1, left);
-  std::vector<WeightPart> parts;
-  for (std::int64_t group = 0; group < g.window.groups; ++group) {
-    for (std::int64_t o = 0; o < by_outputs; ++o) {
-      for (std::int64_t k = 0; k < by_taps; ++k)
-        parts.push_back({group, part_of(outputs, by_outputs, o), part_of(g.taps(), by_taps, k)});
-    }
-  }
-  return parts;
+  const Matrix grads = outputs_of(g, part.group, {0, samples * g.positions()}, dy),
+               sums = weights_of(g, part.group, dw);
+  product_of_rows<T>(grads.transposed(), patch, add,
+                     sums.column_block(part.taps.first, part.taps.count()));
 }
 
 // The samples at a time of images that have to be copied: their positions are so many that the last
@@ -76,37 +41,72 @@ std::int64_t copied_samples(const Geometry& g) {
                                 chains * product_chain / std::max<std::int64_t>(1, g.positions()));
 }
 
-// sums [o, taps, c] = the weight gradient; its parts are computed side by side.
-template <class T>
-void sum_by_parts(const View& dy, const View& x, const Geometry& g, T* sums) {
-  const std::vector<WeightPart> parts = weight_parts(g);
+// Calls f(dy, x, count, first) for all samples, or for some at a time if they have to be copied;
+// `first` is true for the first ones.
+template <class T, class F>
+void for_each_copy(const View& dy, const View& x, const Geometry& g, Range samples, const F& f) {
   const bool in_place = Images<T>::lies(dy) && Images<T>::lies(x);
-  const std::int64_t step = in_place ? std::max<std::int64_t>(g.samples, 1) : copied_samples(g);
-  for (std::int64_t n = 0; n == 0 || n < g.samples; n += step) {
-    const Range samples{n, std::min(n + step, g.samples)};
-    Images<T> in(x, samples), grads(dy, samples);
+  const std::int64_t all = std::max<std::int64_t>(samples.count(), 1),
+                     step = in_place ? all : copied_samples(g);
+  for (std::int64_t n = 0; n < all; n += step) {
+    const Range some{samples.first + n, std::min(samples.first + n + step, samples.last)};
+    Images<T> in(x, some), grads(dy, some);
     in.load();
     grads.load();
-    const std::int64_t work = samples.count() * sample_work(g) / std::ssize(parts);
-    parallel_for(std::ssize(parts), product_grain(work), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t k = begin; k < end; ++k)
-        sum_part(grads.data(), in.data(), g, samples.count(), parts[static_cast<std::size_t>(k)],
-                 n > 0, sums);
-    });
+    f(grads.data(), in.data(), some.count(), n == 0);
   }
 }
 
-// Each thread computes one sum; the sums are then added in a fixed order.
+// dw [o, taps, c] = the sum over `samples`, on the calling thread.
 template <class T>
-void sum_depthwise(const View& dy, const View& x, const Geometry& g, T* sum) {
+void sum_weight(const View& dy, const View& x, const Geometry& g, Range samples, T* dw) {
+  if (is_depthwise(g)) return sum_depthwise_weight(dy, x, g, samples, dw);
+  for_each_copy<T>(dy, x, g, samples, [&](T* grads, T* in, std::int64_t count, bool first) {
+    for (std::int64_t group = 0; group < g.window.groups; ++group)
+      sum_part(grads, in, g, count, {group, {0, g.taps()}}, !first, dw);
+  });
+}
+
+// Part number k of `parts` of [0, count).
+Range part_of(std::int64_t count, std::int64_t parts, std::int64_t k) {
+  return {count * k / parts, count * (k + 1) / parts};
+}
+
+// Parts of the weights, of at least some taps: as many as there are threads, if there are so many.
+std::vector<WeightPart> weight_parts(const Geometry& g) {
+  constexpr std::int64_t least = 48;
+  const std::int64_t parts = std::clamp<std::int64_t>(g.taps() / least, 1, thread_count());
+  std::vector<WeightPart> all;
+  for (std::int64_t group = 0; group < g.window.groups; ++group) {
+    for (std::int64_t k = 0; k < parts; ++k) all.push_back({group, part_of(g.taps(), parts, k)});
+  }
+  return all;
+}
+
+// sums [o, taps, c] = the weight gradient; its parts are computed side by side.
+template <class T>
+void sum_by_parts(const View& dy, const View& x, const Geometry& g,
+                  const std::vector<WeightPart>& parts, T* sums) {
+  const Range all{0, g.samples};
+  for_each_copy<T>(dy, x, g, all, [&](T* grads, T* in, std::int64_t count, bool first) {
+    const std::int64_t work = count * sample_work(g) / std::ssize(parts);
+    parallel_for(std::ssize(parts), product_grain(work), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = begin; k < end; ++k)
+        sum_part(grads, in, g, count, parts[static_cast<std::size_t>(k)], !first, sums);
+    });
+  });
+}
+
+// Each thread computes the sum of some samples; the sums are then added in a fixed order.
+template <class T>
+void sum_by_samples(const View& dy, const View& x, const Geometry& g, T* sum) {
   const std::int64_t size = g.outputs * g.taps(),
                      parts = std::clamp<std::int64_t>(g.samples, 1, thread_count());
   const Values<T> sums(parts * size);
   parallel_for(parts, product_grain(g.samples / parts * sample_work(g)),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t part = begin; part < end; ++part)
-                   sum_depthwise_weight(dy, x, g, part_of(g.samples, parts, part),
-                                        sums.data() + part * size);
+                   sum_weight(dy, x, g, part_of(g.samples, parts, part), sums.data() + part * size);
                });
   std::copy_n(sums.data(), size, sum);
   for (std::int64_t part = 1; part < parts; ++part) {
@@ -129,7 +129,9 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
   if (PairConv::suits(g, dy, x)) return pair_conv_weight(g, dy, x, beta, dw);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
     const Values<T> sums(g.outputs * g.taps());
-    is_depthwise(g) ? sum_depthwise(dy, x, g, sums.data()) : sum_by_parts(dy, x, g, sums.data());
+    const std::vector<WeightPart> parts = weight_parts(g);
+    const bool few = is_depthwise(g) || std::ssize(parts) < thread_count();
+    few ? sum_by_samples(dy, x, g, sums.data()) : sum_by_parts(dy, x, g, parts, sums.data());
     unpack(sums.data(), beta != 0, dw);
   });
 }
