@@ -174,7 +174,7 @@ Backend* onednn_backend() {
 void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y) {
   const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
   const Geometry g(x, y, window);
-  if (suits_onednn({x, w, y}) && plain_bias && !is_depthwise(g)) {
+  if (suits_onednn(g, {x, w, y}) && plain_bias && !is_depthwise(g)) {
     const BatchChunks tiles = winograd_chunks(g, bias.data != nullptr, x, y);
     if (tiles.usable()) return transform(tiles, {tiles, *this, w}, bias, x, y);
     const BatchChunks chunks = pass_pieces(Pass::forward, g, bias.data != nullptr, x, w, y);
@@ -187,17 +187,17 @@ void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
   if (is_depthwise(g)) return CpuBackend::conv_data(dy, w, window, dx);
   const auto forward = as_forward(g);
-  if (forward && suits_onednn({dy, w, dx})) {
+  if (forward && suits_onednn(g, {dy, w, dx})) {
     const BatchChunks tiles = winograd_chunks(*forward, false, dy, dx);
     if (tiles.usable()) return transform(tiles, {tiles, *this, turned_around(w)}, {}, dy, dx);
   }
-  if (forward && pays_as_forward(g) && suits_onednn({dy, w, dx}) && dy.dtype == Dtype::f32 &&
+  if (forward && pays_as_forward(g) && suits_onednn(g, {dy, w, dx}) && dy.dtype == Dtype::f32 &&
       dx.dtype == Dtype::f32) {
     const BatchChunks chunks(Pass::forward, *forward, false, together);
     if (chunks.usable() && chunks[0].brgemm)
       return transform(chunks, {chunks, *this, turned_around(w)}, {}, dy, dx);
   }
-  if (suits_onednn({dy, w, dx})) {
+  if (suits_onednn(g, {dy, w, dx})) {
     const BatchChunks chunks = pass_pieces(Pass::data, g, false, dx, w, dy);
     if (chunks.usable()) return transform(chunks, {chunks, *this, w}, {}, dx, dy);
   }

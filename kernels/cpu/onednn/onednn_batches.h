@@ -26,9 +26,10 @@ inline std::size_t float_bytes(std::int64_t count) {
 
 inline float* floats(const Storage& storage) { return static_cast<float*>(storage.data()); }
 
-// True if the processor has AVX-512, all views are computed in f32 and none is empty. 16-bit images
-// are converted to f32 chunk by chunk. In AVX2 our own convolutions take less time.
-bool suits_onednn(std::initializer_list<View> views);
+// True if all views are computed in f32, none is empty, and our own convolutions do not take less
+// time, as they do in AVX2 from some channels on. 16-bit images are converted to f32 chunk by
+// chunk.
+bool suits_onednn(const Geometry& g, std::initializer_list<View> views);
 
 // True if oneDNN may have a Winograd primitive: 3 x 3 windows over 2-D images in f32.
 bool in_tiles(const Geometry& g, const View& x, const View& y);

@@ -281,7 +281,7 @@ void write_row_norms(const BatchChunks& chunks, const Geometry& g, const float* 
 // Each thread computes one sum; the sums are then added in a fixed order.
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
-  if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous() ||
+  if (!suits_onednn(g, {dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous() ||
       PairConv::suits(g, dy, x)) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
@@ -312,7 +312,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
                                         std::span<const std::int64_t> ends, double spacing,
                                         View dw) {
   const Geometry g(x, dy, window);
-  if (!suits_onednn({dy, x})) return false;
+  if (!suits_onednn(g, {dy, x})) return false;
   const bool directly = sums_directly(g);
   const std::vector<SumPart> parts = directly ? std::vector<SumPart>() : sum_parts(dy, x, window);
   if (parts.empty() && !directly) return false;
@@ -348,7 +348,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
 
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous() &&
+  if (suits_onednn(g, {dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous() &&
       !PairConv::suits(g, dy, x)) {
     if (sums_directly(g)) return rows_directly(dy, x, g, dw, norms);
     const bool in_parts = g.positions() > conv_chain;
@@ -368,7 +368,7 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
 
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
-  if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g) && !is_depthwise(g) &&
+  if (suits_onednn(g, {dy, x}) && !WeightNorms<float>::suits(g) && !is_depthwise(g) &&
       !PairConv::suits(g, dy, x)) {
     const bool in_parts = g.positions() > conv_chain;
     if (in_parts && rows_by_parts(dy, x, window, {}, y)) return;
