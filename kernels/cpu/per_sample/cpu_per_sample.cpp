@@ -291,7 +291,7 @@ void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, d
 // Other products than those of pairs of so few positions that a sample is one chain: then each term
 // has the bits of the sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
-  constexpr std::int64_t packed_floats = std::int64_t{1} << 19, most = 16 * together;
+  constexpr std::int64_t packed_floats = std::int64_t{1} << 17, most = 16 * together;
   const std::int64_t positions = b.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;
   if (b.dtype == Dtype::f64 || positions == 0 || positions > product_chain) return false;
