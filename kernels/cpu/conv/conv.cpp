@@ -14,7 +14,7 @@ namespace {
 
 // Values in a block of patches: 256 KiB of floats, a part of the second-level cache.
 constexpr std::int64_t patch_values = 1 << 16;
-// A product has at least this many rows.
+// A product has at least this many rows, where a block has so many positions.
 constexpr std::int64_t min_rows = 128;
 // Samples are joined until they have this many positions.
 constexpr std::int64_t block_rows = 256;

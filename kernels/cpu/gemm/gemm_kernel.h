@@ -35,7 +35,7 @@ Matrix matrix(const View& view, std::int64_t index);
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
 // A matrix that is packed once, on all threads, for several products in f32 or f64. One of few
-// columns is not, but used in place.
+// columns is not packed: it is used in place, and has to live as long.
 class PackedMatrix {
  public:
   // `sums` is the type of the products.
