@@ -160,7 +160,7 @@ void for_each_task(const View& x, F f) {
   parallel_for(all.count(), elementwise_grain / std::max<std::int64_t>(all.work, 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  PerChannel<A> numbers(std::min(all.groups, all.groups_each) * all.group);
-                 simd_dispatch([&] {
+                 simd_dispatch_avx512([&] {
                    for (std::int64_t i = begin; i < end; ++i) f(Task(all, x, i), numbers);
                  });
                });

@@ -86,7 +86,7 @@ void for_each_block(const std::array<View, N>& views, const Block<A, N>& f) {
 template <class A, std::size_t N, class F>
 void map(const std::array<View, N>& views, F f) {
   for_each_block<A, N>(views, [f](const auto& x, A* y, std::int64_t count) {
-    simd_dispatch([&] {
+    simd_dispatch_avx512([&] {
       [&]<std::size_t... I>(std::index_sequence<I...>) {
         for (std::int64_t i = 0; i < count; ++i) y[i] = f(x[I][i]...);
       }

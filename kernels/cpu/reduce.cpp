@@ -137,7 +137,7 @@ void reduce_rows(const T* x, Y* y, const ReductionPlan& plan) {
   const std::int64_t work = std::max<std::int64_t>(plan.reduced.numel(), 1);
   parallel_for(plan.kept_x.numel(), elementwise_grain / work + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 simd_dispatch([&] {
+                 simd_dispatch_avx512([&] {
                    for (std::int64_t i = begin; i < end; ++i) {
                      const double value = fold_row<Fold>(x + plan.kept_x.offset(i), plan);
                      y[plan.kept_y.offset(i)] = static_cast<Y>(static_cast<acc_t<Y>>(value));
@@ -164,7 +164,7 @@ void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t first = i % blocks * max;
           const std::int64_t part = std::min(max, width - first);
-          simd_dispatch([&] {
+          simd_dispatch_avx512([&] {
             fold_columns<Fold>(x + outer_x.offset(i / blocks) + first * plan.kept_x.back().stride,
                                plan, part, result);
           });

@@ -24,7 +24,7 @@ void for_rows_apart(const View& x, std::int64_t pitch, F&& f, T*... arrays) {
   const std::int64_t rows = k == 0 ? 0 : x.numel() / k;
   parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 simd_dispatch([&] {
+                 simd_dispatch_avx512([&] {
                    for (std::int64_t r = begin; r < end; ++r) f(r, k, (arrays + r * pitch)...);
                  });
                });
