@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm/gemm_kernel.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -60,6 +62,15 @@ void with_registers(const F& f) {
   f(std::type_identity<tiles::Registers<T, 16>>{}, [](const auto& g) { g(); });
 }
 
+// Lines in a set of the first-level cache; 8 where the system does not tell.
+std::int64_t cache_ways() {
+#if defined(_SC_LEVEL1_DCACHE_ASSOC)
+  static const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+  if (ways > 0) return ways;
+#endif
+  return 8;
+}
+
 template <class T>
 void multiply_rows(const Matrix& a, const tiles::RightFactor<T>& b, bool add, const Matrix& c) {
   const tiles::Factor x = factor(a);
@@ -72,6 +83,7 @@ void multiply_rows(const Matrix& a, const tiles::RightFactor<T>& b, bool add, co
         return dispatch([&] { tiles::gemv<R>(a.cols, x.elements<T>(), y, to); });
     }
     tiles::Workspace<R> memory;  // on the stack: used by this thread only, freed when it returns
+    memory.cache_ways = cache_ways();
     dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, b, to, memory); });
   });
 }

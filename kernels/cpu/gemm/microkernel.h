@@ -19,6 +19,7 @@ template <class R>
 struct Workspace {
   alignas(64) typename R::T panels[product_chain * block_columns<R>];
   alignas(64) typename R::T copy[block_rows * (product_chain + R::lanes)];
+  std::int64_t cache_ways;  // lines in a set of the first-level cache
 };
 
 // The destination of a tile: c, with `columns` columns.
@@ -129,9 +130,9 @@ void multiply_panels(std::int64_t rows, const Strided<const T>& a, const Panels<
 template <class R, class T = typename R::T>
 void multiply_block(std::int64_t rows, const Factor& a, const Panels<R>& panels,
                     const Target<T>& to, Workspace<R>& workspace) {
-  constexpr std::int64_t near = 256 / sizeof(T), lines = 8;
-  const bool scattered =
-                 a.col_stride == 1 ? R::rows >= lines : a.row_stride != 1 || a.col_stride > near,
+  constexpr std::int64_t near = 256 / sizeof(T);
+  const bool scattered = a.col_stride == 1 ? R::rows >= workspace.cache_ways
+                                           : a.row_stride != 1 || a.col_stride > near,
              pays = to.columns >= 3 * Panels<R>::width && scattered,
              as_sums = a.dtype == dtype_of<T>();
   for (std::int64_t i = 0; i < rows; i += block_rows) {
