@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "core/tensor.h"
 #include "core/threads/parallel.h"
@@ -211,7 +212,7 @@ std::int64_t blocks_of(const Matrix& b) {
 
 PackedMatrix::PackedMatrix(const Matrix& b, Dtype sums) : b_(b) {
   with_sums(sums, [&]<class T>(T) {
-    if (b.rows == 0 || b.cols < narrow<T>) return;
+    if (b.rows == 0 || b.cols == 0) return;
     with_registers<T>([&]<class R>(std::type_identity<R>, const auto& dispatch) {
       const std::int64_t size = b.rows * tiles::padded_columns<R>(b.cols);
       panels_ = std::make_unique<Storage>(static_cast<std::size_t>(size) * sizeof(T), cpu);
@@ -227,10 +228,49 @@ PackedMatrix::PackedMatrix(const Matrix& b, Dtype sums) : b_(b) {
 }
 
 void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c) {
-  if (!b.panels_) return product(a, b.b_, add, c);
-  if (c.rows == 0) return;
   with_sums(c.dtype, [&]<class T>(T) {
+    if (!b.panels_ || c.cols < narrow<T>) return product(a, b.b_, add, c);
+    if (c.rows == 0) return;
     multiply_rows<T>(a, {.packed = static_cast<const T*>(b.panels_->data())}, add, c);
+  });
+}
+
+void product_tiles(std::span<const Matrix> a, std::span<const PackedMatrix> b,
+                   const std::function<void(const ProductTile&)>& use) {
+  if (a.empty() || !b[0].panels_) return;
+  const std::int64_t rows = a[0].rows, terms = a[0].cols, columns = b[0].b_.cols;
+  with_registers<float>([&]<class R>(std::type_identity<R>, const auto& dispatch) {
+    constexpr std::int64_t width = tiles::Panels<R>::width;
+    alignas(64) float values[R::rows * width];
+    std::vector<tiles::Strided<const float>> x(a.size());
+    const std::int64_t size = rows * (terms + R::lanes);
+    const Storage copies(a.size() * static_cast<std::size_t>(size) * sizeof(float), cpu);
+    const auto multiply_tile = [&](std::size_t n, std::int64_t i, std::int64_t j) {
+      const tiles::Panels<R> panels{
+          terms, columns, {}, static_cast<const float*>(b[n].panels_->data()), false};
+      const ProductTile tile{.product = static_cast<std::int64_t>(n),
+                             .row = i,
+                             .column = j,
+                             .rows = std::min<std::int64_t>(R::rows, rows - i),
+                             .columns = std::min(width, columns - j),
+                             .values = values,
+                             .step = width};
+      tiles::multiply_panel<R>(tile.rows, terms, x[n].at(i, 0), panels.at(j),
+                               {{values, width, 1}, tile.columns, false});
+      use(tile);
+    };
+    dispatch([&] {
+      auto* copy = static_cast<float*>(copies.data());
+      for (std::size_t n = 0; n < a.size(); ++n, copy += size)
+        tiles::with_elements<float>(factor(a[n]), [&](const auto& from) {
+          x[n] = tiles::packed_rows<R>(rows, terms, from, copy);
+        });
+      for (std::int64_t i = 0; i < rows; i += R::rows) {
+        for (std::int64_t j = 0; j < columns; j += width) {
+          for (std::size_t n = 0; n < a.size(); ++n) multiply_tile(n, i, j);
+        }
+      }
+    });
   });
 }
 

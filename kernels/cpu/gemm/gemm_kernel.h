@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "core/tensor.h"
 #include "kernels/cpu/gemm/row_of_panels.h"
@@ -34,15 +36,25 @@ Matrix matrix(const View& view, std::int64_t index);
 // column of b, not on the number or layout of rows and columns; zeros at their ends change nothing.
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
+// A tile of product number `product`; its rows lie `step` apart.
+struct ProductTile {
+  std::int64_t product, row, column, rows, columns;
+  const float* values;
+  std::int64_t step;
+};
+
 // A matrix that is packed once, on all threads, for several products in f32 or f64. One of few
-// columns is not packed: it is used in place, and has to live as long.
+// columns is used in place, too, and has to live as long.
 class PackedMatrix {
  public:
+  PackedMatrix() = default;
   // `sums` is the type of the products.
   PackedMatrix(const Matrix& b, Dtype sums);
 
  private:
   friend void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c);
+  friend void product_tiles(std::span<const Matrix> a, std::span<const PackedMatrix> b,
+                            const std::function<void(const ProductTile&)>& use);
   Matrix b_;
   std::unique_ptr<Storage> panels_;
 };
@@ -50,6 +62,12 @@ class PackedMatrix {
 // product() with b in the place of its matrix. The type of c is that of the sums, and its rows lie
 // together; a may have 16 bits.
 void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c);
+
+// Computes products a[n] b[n] in f32, all of one size and of at most product_chain terms: calls
+// use() for a tile of each of them, then for the next tile of each. A tile is in the first-level
+// cache, and lives until use() returns.
+void product_tiles(std::span<const Matrix> a, std::span<const PackedMatrix> b,
+                   const std::function<void(const ProductTile&)>& use);
 
 // product() with a b of which `write` writes each row. The type of a, c and the rows is T, float or
 // double, and the rows of c lie together.

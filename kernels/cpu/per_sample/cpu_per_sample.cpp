@@ -242,41 +242,38 @@ void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
 
 namespace {
 
-// Samples whose products are added at a time.
-constexpr std::int64_t together = 4;
-
 // Adds the products of b and of packed factors to some rows of y, which begin with output `first`.
-// A few samples are multiplied at a time: their products and the sums stay in the second-level
-// cache.
-void add_rounded_tile(View b, const std::vector<PackedMatrix>& a,
-                      std::span<const WeightedRow> samples, double spacing, Range outputs,
-                      std::int64_t inputs, double* y) {
-  const std::int64_t size = outputs.count() * inputs;
-  const Tensor products = Tensor::empty({together, size}, Dtype::f32);
-  float* const room = products.data<float>();
-  const auto rounded = [spacing](double term) { return rounded_term(term, spacing); };
-  for (std::size_t n = 0; n < samples.size();) {
-    std::vector<WeightedRow> rows;
-    for (; n < samples.size() && std::ssize(rows) < together; ++n) {
-      const std::int64_t at = std::ssize(rows);
-      rows.push_back({at, samples[n].weight});
-      product(matrix(b, samples[n].row).transposed().row_block(outputs.first, outputs.count()),
-              a[n], false, {room + at * size, Dtype::f32, outputs.count(), inputs, inputs, 1});
-    }
-    simd_dispatch_avx512([&] { add_all_rows<float>(products.view(), rows, 0, size, rounded, y); });
-  }
+void add_rounded_tile(View b, std::span<const PackedMatrix> a, std::span<const WeightedRow> samples,
+                      double spacing, Range outputs, std::int64_t inputs, double* y) {
+  std::vector<Matrix> grads;
+  for (const WeightedRow& sample : samples)
+    grads.push_back(matrix(b, sample.row).transposed().row_block(outputs.first, outputs.count()));
+  product_tiles(grads, a, [&](const ProductTile& tile) {
+    const double weight = samples[static_cast<std::size_t>(tile.product)].weight;
+    simd_dispatch_avx512([=] {
+      for (std::int64_t i = 0; i < tile.rows; ++i) {
+        const float* const terms = tile.values + i * tile.step;
+        double* const sums = y + (tile.row + i) * inputs + tile.column;
+        for (std::int64_t j = 0; j < tile.columns; ++j)
+          sums[j] += rounded_term(weight * static_cast<double>(terms[j]), spacing);
+      }
+    });
+  });
 }
 
 // Adds the products of samples whose factors of a are packed at once.
 void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, double spacing,
                          View y) {
   const std::int64_t outputs = y.size[0], inputs = y.size[1];
-  std::vector<PackedMatrix> packed;
-  for (const WeightedRow& sample : samples) packed.emplace_back(matrix(a, sample.row), Dtype::f32);
-  constexpr std::int64_t tile_elements = std::int64_t{1} << 15, registers = 8, most = 48;
-  const std::int64_t fit = tile_elements / std::max<std::int64_t>(inputs, 1),
-                     tile = std::clamp(fit / registers * registers, registers, most),
-                     work = tile * inputs * b.size[1] * std::ssize(samples);
+  std::vector<PackedMatrix> packed(samples.size());
+  parallel_for(std::ssize(samples), elementwise_grain / (a.size[1] * inputs + 1) + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (auto n = static_cast<std::size_t>(begin); n < static_cast<std::size_t>(end);
+                      ++n)
+                   packed[n] = PackedMatrix(matrix(a, samples[n].row), Dtype::f32);
+               });
+  constexpr std::int64_t tile = 48;
+  const std::int64_t work = tile * inputs * b.size[1] * std::ssize(samples);
   parallel_for(
       (outputs + tile - 1) / tile, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t first = begin * tile; first < std::min(end * tile, outputs);
@@ -291,13 +288,13 @@ void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, d
 // Other products than those of pairs of so few positions that a sample is one chain: then each term
 // has the bits of the sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
-  constexpr std::int64_t packed_floats = std::int64_t{1} << 17, most = 16 * together;
+  constexpr std::int64_t packed_floats = std::int64_t{1} << 17, least = 4, most = 64;
   const std::int64_t positions = b.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;
   if (b.dtype == Dtype::f64 || positions == 0 || positions > product_chain) return false;
   const std::vector<WeightedRow> all = weighted_rows(w, b.size[0]);
-  const std::int64_t fit = packed_floats / (positions * a.size[2] + 1) / together * together;
-  const auto step = static_cast<std::size_t>(std::clamp(fit, together, most));
+  const std::int64_t fit = packed_floats / (positions * a.size[2] + 1);
+  const auto step = static_cast<std::size_t>(std::clamp(fit, least, most));
   for (std::size_t n = 0; n < all.size(); n += step)
     add_rounded_samples(b, a, std::span(all).subspan(n, std::min(step, all.size() - n)), spacing,
                         y);
