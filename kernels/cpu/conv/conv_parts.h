@@ -50,4 +50,12 @@ void for_each_part(const ConvPart& all, const F& f) {
   for_each_part(all.between(axis, half, g.out[axis]), f);
 }
 
+// True for images of so few positions that their weight gradients are products of patches: oneDNN
+// takes up to twice the time (docs/appendix/experiments.md).
+inline bool has_few_positions(const Geometry& g) {
+  constexpr std::int64_t most = 64;
+  return g.window.groups == 1 && g.samples > 0 && g.positions() > 0 && g.positions() <= most &&
+         g.taps() > 0;
+}
+
 }  // namespace sotto

@@ -12,14 +12,6 @@ namespace {
 // Bytes of patches at a time.
 constexpr std::int64_t held_patches = std::int64_t{4} << 20;
 
-// True if products of patches are the fastest sums of weight gradients, as one term for each image:
-// for ResNet-18 they take half the time of oneDNN's sums (docs/appendix/experiments.md).
-bool has_few_positions(const Geometry& g, const View& dy, const View& x) {
-  constexpr std::int64_t most = 64;
-  return dy.dtype != Dtype::f64 && x.dtype == dy.dtype && g.window.groups == 1 && g.samples > 0 &&
-         g.positions() > 0 && g.positions() <= most && g.taps() > 0;
-}
-
 View samples_of(const View& v, Range samples) { return slice(v, 0, samples.first, samples.last); }
 
 // Images [n, c, d, h, w] as [n, d, h, w, c].
@@ -50,7 +42,7 @@ bool CpuBackend::add_rounded_weights(View dy, View x, const Window& window, View
     add_rounded_pair_conv(g, dy, x, w, spacing, dw);
     return true;
   }
-  if (!has_few_positions(g, dy, x)) return false;
+  if (dy.dtype == Dtype::f64 || x.dtype != dy.dtype || !has_few_positions(g)) return false;
   const std::int64_t bytes = g.positions() * g.taps() * static_cast<std::int64_t>(size_of(x.dtype)),
                      step = std::clamp<std::int64_t>(held_patches / bytes, 1, g.samples);
   const Tensor patches = Tensor::empty({step, g.positions(), g.taps()}, x.dtype),

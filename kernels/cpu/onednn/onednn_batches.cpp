@@ -7,7 +7,6 @@
 namespace sotto {
 
 bool suits_onednn(const Geometry& g, std::initializer_list<View> views) {
-  constexpr std::int64_t few_channels = 8;
   if (!has_avx512() && g.group_channels() >= few_channels) return false;
   return std::all_of(views.begin(), views.end(),
                      [](const View& v) { return v.dtype != Dtype::f64 && v.numel() > 0; });

@@ -26,6 +26,9 @@ inline std::size_t float_bytes(std::int64_t count) {
 
 inline float* floats(const Storage& storage) { return static_cast<float*>(storage.data()); }
 
+// Convolutions of fewer channels are oneDNN's wherever it computes them.
+inline constexpr std::int64_t few_channels = 8;
+
 // True if all views are computed in f32, none is empty, and our own convolutions do not take less
 // time, as they do in AVX2 from some channels on. 16-bit images are converted to f32 chunk by
 // chunk.

@@ -282,7 +282,7 @@ void write_row_norms(const BatchChunks& chunks, const Geometry& g, const float* 
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
   if (!suits_onednn(g, {dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous() ||
-      PairConv::suits(g, dy, x)) {
+      PairConv::suits(g, dy, x) || (has_few_positions(g) && g.channels >= few_channels)) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
   const bool directly = sums_directly(g);
