@@ -10,7 +10,7 @@ namespace sotto {
 namespace {
 
 // Bytes of patches at a time.
-constexpr std::int64_t held_patches = std::int64_t{4} << 20;
+constexpr std::int64_t held_patches = std::int64_t{8} << 20;
 
 View samples_of(const View& v, Range samples) { return slice(v, 0, samples.first, samples.last); }
 

@@ -265,8 +265,8 @@ void product_tiles(std::span<const Matrix> a, std::span<const PackedMatrix> b,
         tiles::with_elements<float>(factor(a[n]), [&](const auto& from) {
           x[n] = tiles::packed_rows<R>(rows, terms, from, copy);
         });
-      for (std::int64_t i = 0; i < rows; i += R::rows) {
-        for (std::int64_t j = 0; j < columns; j += width) {
+      for (std::int64_t j = 0; j < columns; j += width) {
+        for (std::int64_t i = 0; i < rows; i += R::rows) {
           for (std::size_t n = 0; n < a.size(); ++n) multiply_tile(n, i, j);
         }
       }
