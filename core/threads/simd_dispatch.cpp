@@ -34,10 +34,10 @@ bool allowed_tiles() {
 InstructionSet supported() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
     return InstructionSet::portable;
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl"))
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
+      !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq"))
     return InstructionSet::avx2;
-  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512bw"))
-    return InstructionSet::avx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return InstructionSet::avx512;
   if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16"))
     return InstructionSet::avx512_bf16;
   return allowed_tiles() ? InstructionSet::amx : InstructionSet::avx512_bf16;

@@ -12,25 +12,20 @@ template <class F>
   f();
 }
 
-// Calls f(), compiled for AVX-512 F and VL together with everything it calls.
+// Calls f(), compiled for AVX-512 F, VL, BW and DQ together with everything it calls.
 template <class F>
-[[gnu::target("avx2,fma,avx512f,avx512vl"), gnu::flatten]] void in_avx512(const F& f) {
-  f();
-}
-
-// Calls f(), compiled for AVX-512 BW too, together with everything it calls.
-template <class F>
-[[gnu::target("avx2,fma,avx512f,avx512vl,avx512bw"), gnu::flatten]] void in_avx512_bw(const F& f) {
+[[gnu::target("avx2,fma,avx512f,avx512vl,avx512bw,avx512dq"), gnu::flatten]] void in_avx512(
+    const F& f) {
   f();
 }
 
 // True if the CPU has the instructions, those of the functions above included, and the environment
 // variable SOTTO_SIMD, at the first call, named no lesser set: "portable", "avx2", "avx512",
 // "avx512_bf16" or "amx". Throws std::invalid_argument if it is none of these.
-bool has_avx2();         // and FMA
-bool has_avx512();       // F and VL
-bool has_avx512_bf16();  // and BW
-bool has_amx();          // with bf16; the system lets this process use tile registers
+bool has_avx2();    // and FMA
+bool has_avx512();  // F, VL, BW and DQ
+bool has_avx512_bf16();
+bool has_amx();  // with bf16; the system lets this process use tile registers
 
 // Calls f() in AVX2 if has_avx2(). For loops over arithmetic that is all in inline functions.
 template <class F>
@@ -61,7 +56,7 @@ inline bool has_avx512_bf16() { return false; }
 inline bool has_amx() { return false; }
 
 template <class F>
-void in_avx512_bw(const F& f) {
+void in_avx512(const F& f) {
   f();
 }
 

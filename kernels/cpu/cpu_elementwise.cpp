@@ -24,18 +24,18 @@ void scaled_sum(double alpha, View x, double beta, View y) {
   strided_loop(std::array{x, y}, [&](const auto& offset, const auto& step, std::int64_t count) {
     const X* p = x.as<X>() + offset[0];
     Y* q = y.as<Y>() + offset[1];
-    const auto term = [&](std::int64_t i) {
-      return a * static_cast<A>(static_cast<acc_t<X>>(p[i * step[0]]));
+    const auto term = [a](const X* at) { return a * static_cast<A>(static_cast<acc_t<X>>(*at)); };
+    const auto adjacent = [=] {
+      if (beta == 0) {
+        for (std::int64_t i = 0; i < count; ++i) q[i] = Y(term(p + i));
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) q[i] = Y(term(p + i) + b * A(q[i]));
+      }
     };
-    if (beta == 0) {
-      for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = Y(term(i));
-    } else if (step[0] == 1 && step[1] == 1) {
-      simd_dispatch([&] {
-        for (std::int64_t i = 0; i < count; ++i)
-          q[i] = Y(a * static_cast<A>(static_cast<acc_t<X>>(p[i])) + b * A(q[i]));
-      });
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = Y(term(i) + b * A(q[i * step[1]]));
+    if (step[0] == 1 && step[1] == 1) return simd_dispatch_avx512(adjacent);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const A before = beta == 0 ? A(0) : b * A(q[i * step[1]]);
+      q[i * step[1]] = Y(term(p + i * step[0]) + before);
     }
   });
 }

@@ -29,7 +29,7 @@ void convert_all(const X* from, Y* to, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = converted<X, Y>(from[i]);
   };
   if constexpr (!std::is_same_v<X, Y> && (sizeof(X) == sizeof(bf16) || sizeof(Y) == sizeof(bf16)))
-    return simd_dispatch(all);
+    return simd_dispatch_avx512(all);
   all();
 }
 

@@ -32,7 +32,7 @@ const A* load(const View& x, std::int64_t offset, std::int64_t step, std::int64_
     if (step == 0) {
       std::fill(buffer, buffer + count, static_cast<A>(acc_t<T>(*from)));
     } else if (step == 1) {
-      simd_dispatch([&] {
+      simd_dispatch_avx512([&] {
         for (std::int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(acc_t<T>(from[i]));
       });
     } else {
@@ -47,7 +47,7 @@ void store(const A* from, View y, std::int64_t offset, std::int64_t step, std::i
   dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
     T* to = y.as<T>() + offset;
     if (step == 1) {
-      simd_dispatch([&] {
+      simd_dispatch_avx512([&] {
         for (std::int64_t i = 0; i < count; ++i) to[i] = T(static_cast<acc_t<T>>(from[i]));
       });
     } else {

@@ -26,7 +26,7 @@ void convert(const Matrix& x, const Matrix& y) {
     const From* from = static_cast<const From*>(x.data) + i * x.row_stride;
     To* to = static_cast<To*>(y.data) + i * y.row_stride;
     if (by_rows) {
-      simd_dispatch([&] {
+      simd_dispatch_avx512([&] {
         for (std::int64_t j = 0; j < x.cols; ++j) to[j] = tiles::element_as<To>(from[j]);
       });
       continue;

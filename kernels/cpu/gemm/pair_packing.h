@@ -18,7 +18,7 @@ inline constexpr std::int64_t lanes = Square::lanes;
 template <class F>
 void in_vectors(const F& f) {
   if (has_avx512_bf16()) {
-    in_avx512_bw(f);
+    in_avx512(f);
   } else {
     simd_dispatch(f);
   }

@@ -301,6 +301,7 @@ bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, Vi
   const std::int64_t positions = b.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;
   if (b.dtype == Dtype::f64 || positions == 0 || positions > product_chain) return false;
+  if (y.numel() == 0) return true;
   const std::vector<WeightedRow> all = weighted_rows(w, b.size[0]);
   const std::int64_t fit = packed_floats / (positions * a.size[2] + 1);
   const auto step = static_cast<std::size_t>(std::clamp(fit, least, most));
