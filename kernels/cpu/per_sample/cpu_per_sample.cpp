@@ -262,10 +262,10 @@ void add_rounded_tile(View b, std::span<const PackedMatrix> a, std::span<const W
 }
 
 // Outputs at a time: their gradients stay in the second-level cache, and each thread has as many.
-std::int64_t tile_outputs(std::int64_t outputs, std::int64_t terms) {
-  constexpr std::int64_t near = std::int64_t{1} << 16, most = 256, registers = 8;
+std::int64_t tile_outputs(std::int64_t outputs, std::int64_t samples, std::int64_t positions) {
+  constexpr std::int64_t near = std::int64_t{1} << 16, most = 256, registers = 8, padding = 16;
   const auto parts = [](std::int64_t all, std::int64_t size) { return (all + size - 1) / size; };
-  const std::int64_t fit = std::clamp(near / terms, registers, most),
+  const std::int64_t fit = std::clamp(near / (samples * (positions + padding)), registers, most),
                      share = parts(outputs, thread_count());
   return parts(parts(share, parts(share, fit)), registers) * registers;
 }
@@ -281,8 +281,8 @@ void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, d
                       ++n)
                    packed[n] = PackedMatrix(matrix(a, samples[n].row), Dtype::f32);
                });
-  const std::int64_t terms = b.size[1] * std::ssize(samples), tile = tile_outputs(outputs, terms),
-                     work = tile * inputs * terms;
+  const std::int64_t tile = tile_outputs(outputs, std::ssize(samples), b.size[1]),
+                     work = tile * inputs * b.size[1] * std::ssize(samples);
   parallel_for(
       (outputs + tile - 1) / tile, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t first = begin * tile; first < std::min(end * tile, outputs);
@@ -297,13 +297,14 @@ void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, d
 // Other products than those of pairs of so few positions that a sample is one chain: then each term
 // has the bits of the sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
-  constexpr std::int64_t packed_floats = std::int64_t{1} << 21, least = 4, most = 64;
+  // Packed factors take no more memory than half of the sum.
+  constexpr std::int64_t packed_floats = std::int64_t{1} << 17, least = 4, most = 64;
   const std::int64_t positions = b.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;
   if (b.dtype == Dtype::f64 || positions == 0 || positions > product_chain) return false;
   if (y.numel() == 0) return true;
   const std::vector<WeightedRow> all = weighted_rows(w, b.size[0]);
-  const std::int64_t fit = packed_floats / (positions * a.size[2] + 1);
+  const std::int64_t fit = std::max(packed_floats, y.numel()) / (positions * a.size[2] + 1);
   const auto step = static_cast<std::size_t>(std::clamp(fit, least, most));
   for (std::size_t n = 0; n < all.size(); n += step)
     add_rounded_samples(b, a, std::span(all).subspan(n, std::min(step, all.size() - n)), spacing,
