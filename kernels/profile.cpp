@@ -186,6 +186,9 @@ class ProfiledBackend : public Backend {
   void gemm(View a, View b, double beta, View c) override {
     measure("gemm", gemm_flops(a, c), {a, b, c}, [&] { inner_.gemm(a, b, beta, c); });
   }
+  void affine(View a, View b, View bias, View c) override {
+    measure("affine", gemm_flops(a, c), {a, b, bias, c}, [&] { inner_.affine(a, b, bias, c); });
+  }
   void lstm(const LstmLayer& layer) override {
     measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.tanh_cell},
             [&] { inner_.lstm(layer); });

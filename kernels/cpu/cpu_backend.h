@@ -41,6 +41,7 @@ class CpuBackend : public Backend {
                       const NormalizationGrads& grads) override;
 
   void gemm(View a, View b, double beta, View c) override;
+  void affine(View a, View b, View bias, View c) override;
 
   void lstm(const LstmLayer& layer) override;
   void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,

@@ -140,10 +140,13 @@ TEST_CASE("gemm takes matrices without a batch, and one b for a batch of a") {
 TEST_CASE("affine adds a bias to every row of a product, also with no terms") {
   for_each_engine([](Backend& engine) {
     Random random(5);
-    for (int round = 0; round < 20; ++round) {
-      const std::int64_t m = between(random, 0, 9), k = between(random, 0, 20),
-                         n = between(random, 0, 40);
+    std::vector<Shape> all{{70, 900, 500}, {1, 800, 600}, {300, 800, 5}, {1, 500, 3}};
+    for (int round = 0; round < 20; ++round)
+      all.push_back({between(random, 0, 9), between(random, 0, 20), between(random, 0, 40)});
+    for (const Shape& sizes : all) {
+      const std::int64_t m = sizes[0], k = sizes[1], n = sizes[2];
       for (const Dtype dtype : float_dtypes) {
+        CAPTURE(sizes, name(dtype));
         const Tensor a = operand(random, {1, m, k}, dtype), b = operand(random, {1, k, n}, dtype);
         const Tensor bias = operand(random, {1, 1, n}, dtype);
         const Tensor c = unwritten({1, m, n}, dtype);

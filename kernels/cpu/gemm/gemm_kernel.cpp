@@ -20,7 +20,8 @@ namespace {
 // y = x. The inner loop follows x's smaller stride.
 template <class From, class To>
 void convert(const Matrix& x, const Matrix& y) {
-  if (x.row_stride < x.col_stride) return convert<From, To>(x.transposed(), y.transposed());
+  if (x.row_stride < x.col_stride && x.row_stride != 0)
+    return convert<From, To>(x.transposed(), y.transposed());
   const bool by_rows = x.col_stride == 1 && y.col_stride == 1;
   for (std::int64_t i = 0; i < x.rows; ++i) {
     const From* from = static_cast<const From*>(x.data) + i * x.row_stride;
@@ -72,10 +73,12 @@ std::int64_t cache_ways() {
   return 8;
 }
 
+// c = from + a b, where `from` may be without data.
 template <class T>
-void multiply_rows(const Matrix& a, const tiles::RightFactor<T>& b, bool add, const Matrix& c) {
+void multiply_rows(const Matrix& a, const tiles::RightFactor<T>& b, const Matrix& from,
+                   const Matrix& c) {
   const tiles::Factor x = factor(a);
-  const tiles::Target<T> to{strided<T>(c), c.cols, add};
+  const tiles::Target<T> to{strided<T>(c), c.cols, strided<const T>(from)};
   const bool as_sums = a.dtype == c.dtype && b.matrix.dtype == c.dtype;
   with_registers<T>([&]<class R>(std::type_identity<R>, const auto& dispatch) {
     if (c.rows == 1 && as_sums && b.matrix.data) {
@@ -95,15 +98,15 @@ constexpr std::int64_t narrow = 32 / sizeof(T);
 
 // Multiplies into a c of type T; 16-bit factors are packed as they lie for a T of f32.
 template <class T>
-void multiply(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+void multiply(const Matrix& a, const Matrix& b, const Matrix& from, const Matrix& c) {
   if (c.cols < narrow<T> && c.rows > c.cols)
-    return multiply<T>(b.transposed(), a.transposed(), add, c.transposed());
-  multiply_rows<T>(a, {.matrix = factor(b)}, add, c);
+    return multiply<T>(b.transposed(), a.transposed(), from.transposed(), c.transposed());
+  multiply_rows<T>(a, {.matrix = factor(b)}, from, c);
 }
 
 // Multiplies into a c of another type, block by block of f32 or f64.
 template <class T>
-void multiply_narrow(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+void multiply_narrow(const Matrix& a, const Matrix& b, const Matrix& from, const Matrix& c) {
   constexpr std::int64_t most_rows = 528, most_columns = 480;
   const std::int64_t block_rows = std::min(most_rows, c.rows),
                      block_columns = std::min(most_columns, c.cols);
@@ -115,27 +118,29 @@ void multiply_narrow(const Matrix& a, const Matrix& b, bool add, const Matrix& c
       const std::int64_t rows = std::min(block_rows, c.rows - i);
       const Matrix to = c.row_block(i, rows).column_block(j, columns),
                    sums{scratch.data(), dtype_of<T>(), rows, columns, columns, 1};
-      if (add) copy_matrix(to, sums);
-      multiply<T>(a.row_block(i, rows), y, add, sums);
+      if (from.data) copy_matrix(from.row_block(i, rows).column_block(j, columns), sums);
+      multiply<T>(a.row_block(i, rows), y, from.data ? sums : Matrix{}, sums);
       copy_matrix(sums, to);
     }
   }
 }
 
 template <class T>
-void product_in(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
-  if (c.dtype == dtype_of<T>()) return multiply<T>(a, b, add, c);
-  multiply_narrow<T>(a, b, add, c);
+void product_in(const Matrix& a, const Matrix& b, const Matrix& from, const Matrix& c) {
+  if (c.dtype == dtype_of<T>()) return multiply<T>(a, b, from, c);
+  multiply_narrow<T>(a, b, from, c);
 }
 
 // Products of factors of which one is f64: the other is copied.
-void product_in_f64(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+void product_in_f64(const Matrix& a, const Matrix& b, const Matrix& from, const Matrix& c) {
   std::optional<Scratch> a_scratch, b_scratch;
-  product_in<double>(in_f64(a, a_scratch), in_f64(b, b_scratch), add, c);
+  product_in<double>(in_f64(a, a_scratch), in_f64(b, b_scratch), from, c);
 }
 
-// The result of a product with no terms: zeros.
-void clear(const Matrix& c) {
+// The result of a product with no terms.
+void begin(const Matrix& from, const Matrix& c) {
+  if (from.data == c.data) return;
+  if (from.data) return copy_matrix(from, c);
   dispatch_float(c.dtype, [&]<class T>(std::type_identity<T>) {
     for (std::int64_t i = 0; i < c.rows; ++i) {
       for (std::int64_t j = 0; j < c.cols; ++j)
@@ -161,7 +166,8 @@ void copy_matrix(const Matrix& from, const Matrix& to) {
 
 Matrix Matrix::row_block(std::int64_t first, std::int64_t count) const {
   const auto offset = first * row_stride * static_cast<std::int64_t>(size_of(dtype));
-  return {static_cast<char*>(data) + offset, dtype, count, cols, row_stride, col_stride};
+  void* const from = data ? static_cast<char*>(data) + offset : nullptr;
+  return {from, dtype, count, cols, row_stride, col_stride};
 }
 
 Matrix matrix(const View& view, std::int64_t index) {
@@ -177,20 +183,22 @@ Matrix matrix(const View& view, std::int64_t index) {
           view.stride[axis + 1]};
 }
 
-void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+void product_from(const Matrix& from, const Matrix& a, const Matrix& b, const Matrix& c) {
   if (c.rows == 0 || c.cols == 0) return;
-  if (a.cols == 0) {
-    if (!add) clear(c);
-    return;
-  }
+  if (a.cols == 0) return begin(from, c);
   if (c.col_stride > c.row_stride && c.rows > 1)
-    return product(b.transposed(), a.transposed(), add, c.transposed());
+    return product_from(from.transposed(), b.transposed(), a.transposed(), c.transposed());
   const auto is_double = [](const Matrix& x) { return x.dtype == Dtype::f64; };
-  if (is_double(a) || is_double(b) || is_double(c)) return product_in_f64(a, b, add, c);
+  if (is_double(a) || is_double(b) || is_double(c)) return product_in_f64(a, b, from, c);
   const PairKernel* const pairs = pair_kernel();
-  if (pairs && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16)
-    return pair_product(*pairs, a, b, add, c);
-  product_in<float>(a, b, add, c);
+  if (!pairs || a.dtype != Dtype::bf16 || b.dtype != Dtype::bf16)
+    return product_in<float>(a, b, from, c);
+  if (from.data) begin(from, c);
+  pair_product(*pairs, a, b, from.data != nullptr, c);
+}
+
+void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+  product_from(add ? c : Matrix{}, a, b, c);
 }
 
 namespace {
@@ -231,7 +239,8 @@ void product(const Matrix& a, const PackedMatrix& b, bool add, const Matrix& c) 
   with_sums(c.dtype, [&]<class T>(T) {
     if (!b.panels_ || c.cols < narrow<T>) return product(a, b.b_, add, c);
     if (c.rows == 0) return;
-    multiply_rows<T>(a, {.packed = static_cast<const T*>(b.panels_->data())}, add, c);
+    const auto* const panels = static_cast<const T*>(b.panels_->data());
+    multiply_rows<T>(a, {.packed = panels}, add ? c : Matrix{}, c);
   });
 }
 
@@ -256,7 +265,7 @@ void product_tiles(std::span<const Matrix> a, std::span<const PackedMatrix> b,
                              .values = values,
                              .step = width};
       tiles::multiply_panel<R>(tile.rows, terms, x[n].at(i, 0), panels.at(j),
-                               {{values, width, 1}, tile.columns, false});
+                               {{values, width, 1}, tile.columns});
       use(tile);
     };
     dispatch([&] {
@@ -278,7 +287,7 @@ template <class T>
 void product_of_rows(const Matrix& a, const tiles::RowWriter<T>& write, bool add, const Matrix& c) {
   if (c.rows == 0 || c.cols == 0) return;
   if (a.cols == 0) return product(a, {nullptr, a.dtype, 0, c.cols, c.cols, 1}, add, c);
-  multiply_rows<T>(a, {.rows = &write}, add, c);
+  multiply_rows<T>(a, {.rows = &write}, add ? c : Matrix{}, c);
 }
 template void product_of_rows(const Matrix&, const tiles::RowWriter<float>&, bool, const Matrix&);
 template void product_of_rows(const Matrix&, const tiles::RowWriter<double>&, bool, const Matrix&);

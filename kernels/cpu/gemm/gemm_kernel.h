@@ -36,6 +36,9 @@ Matrix matrix(const View& view, std::int64_t index);
 // column of b, not on the number or layout of rows and columns; zeros at their ends change nothing.
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
+// c = from + a b, where `from` has the size and the type of c, and may repeat one row.
+void product_from(const Matrix& from, const Matrix& a, const Matrix& b, const Matrix& c);
+
 // A tile of product number `product`; its rows lie `step` apart.
 struct ProductTile {
   std::int64_t product, row, column, rows, columns;

@@ -17,16 +17,14 @@ void row_of_tiles(std::int64_t terms, const Strided<const T>& a, const Strided<c
                   const Target<T>& to, std::int64_t first = 0) {
   constexpr std::int64_t width = Vectors * R::lanes;
   for (; to.columns - first >= width; first += width)
-    tile<R, 1, Vectors>(terms, a, b.at(0, first).data, b.row_stride,
-                        {to.c.at(0, first), width, to.add});
+    tile<R, 1, Vectors>(terms, a, b.at(0, first).data, b.row_stride, to.part(0, first, width));
   if constexpr (Vectors > 1) {
     row_of_tiles<R, Vectors / 2>(terms, a, b, to, first);
   } else if (first < to.columns) {
     T last[R::lanes];
     const T* const from = b.at(0, to.columns - R::lanes).data;
-    tile<R, 1, 1>(terms, a, from, b.row_stride, {{last, R::lanes, 1}, R::lanes, false});
-    put_each(last + R::lanes - (to.columns - first),
-             Target<T>{to.c.at(0, first), to.columns - first, to.add});
+    tile<R, 1, 1>(terms, a, from, b.row_stride, {{last, R::lanes, 1}, R::lanes});
+    put_each(last + R::lanes - (to.columns - first), to.part(0, first, to.columns - first));
   }
 }
 
@@ -83,13 +81,13 @@ bool suits_gemv(const Strided<const T>& b, std::int64_t columns) {
   return has_whole_rows<R>(b, columns) || b.row_stride == 1;
 }
 
-// c [1, columns] = a [1, terms] b [terms, columns], or c += a b.
+// c [1, columns] = from + a [1, terms] b [terms, columns].
 template <class R, class T = typename R::T>
 void gemv(std::int64_t terms, const Strided<const T>& a, const Strided<const T>& b,
           const Target<T>& to) {
   for (std::int64_t k = 0; k < terms; k += product_chain) {
     const std::int64_t some = std::min(product_chain, terms - k);
-    const Target<T> sums{to.c, to.columns, to.add || k > 0};
+    const Target<T> sums = k > 0 ? to.next() : to;
     if (has_whole_rows<R>(b, to.columns)) {
       row_of_tiles<R>(some, a.at(0, k), b.at(k, 0), sums);
       continue;
@@ -98,7 +96,7 @@ void gemv(std::int64_t terms, const Strided<const T>& a, const Strided<const T>&
       const std::int64_t columns = std::min<std::int64_t>(R::lanes, to.columns - j);
       const typename R::Vector chains[1] = {
           transposed_chains<R>(some, a.at(0, k), b.at(k, j), columns)};
-      put<R>(chains, 0, Target<T>{sums.c.at(0, j), columns, sums.add});
+      put<R>(chains, 0, sums.part(0, j, columns));
     }
   }
 }

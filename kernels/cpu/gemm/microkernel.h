@@ -22,39 +22,46 @@ struct Workspace {
   std::int64_t cache_ways;  // lines in a set of the first-level cache
 };
 
-// The destination of a tile: c, with `columns` columns.
+// The destination of a tile: c, with `columns` columns, to which sums are added from `from`: c
+// itself, others, or nothing.
 template <class T>
 struct Target {
   Strided<T> c;
   std::int64_t columns;
-  bool add;
+  Strided<const T> from = {};
+
+  Target part(std::int64_t i, std::int64_t j, std::int64_t some) const {
+    return {c.at(i, j), some, from.data ? from.at(i, j) : from};
+  }
+  // For the next terms: what is in c is added to.
+  Target next() const { return {c, columns, {c.data, c.row_stride, c.col_stride}}; }
 };
 
 template <class T>
 void put_each(const T* sums, const Target<T>& to) {
-  for (std::int64_t j = 0; j < to.columns; ++j) {
-    T& at = to.c.data[j * to.c.col_stride];
-    at = to.add ? at + sums[j] : sums[j];
-  }
+  for (std::int64_t j = 0; j < to.columns; ++j)
+    *to.c.at(0, j).data = to.from.data ? *to.from.at(0, j).data + sums[j] : sums[j];
 }
 
 // Stores one row of a tile.
 template <class R, int Vectors, class T = typename R::T>
 void put(const typename R::Vector (&sums)[Vectors], std::int64_t row, const Target<T>& to) {
   using V = typename R::Vector;
-  const Strided<T> c = to.c.at(row, 0);
-  if (c.col_stride == 1 && to.columns == Vectors * R::lanes) {
+  const Target<T> own = to.part(row, 0, to.columns);
+  const T* const from = own.from.data;
+  const bool adjacent = own.c.col_stride == 1 && (!from || own.from.col_stride == 1);
+  if (adjacent && to.columns == Vectors * R::lanes) {
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
-      T* const at = c.data + v * R::lanes;
-      store(to.add ? load<V>(at) + sums[v] : sums[v], at);
+      const std::int64_t at = v * R::lanes;
+      store(from ? load<V>(from + at) + sums[v] : sums[v], own.c.data + at);
     }
     return;
   }
   T some[Vectors * R::lanes];
 #pragma GCC unroll 8
   for (int v = 0; v < Vectors; ++v) store(sums[v], some + v * R::lanes);
-  put_each(some, Target<T>{c, to.columns, to.add});
+  put_each(some, own);
 }
 
 // Rows x Vectors of c from a [Rows, terms] and b [terms, Vectors], whose rows have stride `step`.
@@ -92,7 +99,7 @@ void column_of_tiles(std::int64_t rows, std::int64_t terms, Strided<const T> a, 
   for (; rows >= Rows; rows -= Rows) {
     tile<R, Rows, Vectors>(terms, a, b, step, to);
     a = a.at(Rows, 0);
-    to.c = to.c.at(Rows, 0);
+    to = to.part(Rows, 0, to.columns);
   }
   if constexpr (Rows > 1) column_of_tiles<R, Vectors, Rows / 2>(rows, terms, a, b, step, to);
 }
@@ -120,11 +127,11 @@ void multiply_panels(std::int64_t rows, const Strided<const T>& a, const Panels<
   for (std::int64_t s = 0; s < rows; s += step) {
     for (std::int64_t j = 0; j < to.columns; j += width)
       multiply_panel<R>(std::min(step, rows - s), panels.terms, a.at(s, 0), panels.at(j),
-                        {to.c.at(s, j), std::min(width, to.columns - j), to.add});
+                        to.part(s, j, std::min(width, to.columns - j)));
   }
 }
 
-// Computes one block: c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b. Rows of
+// Computes one block: c [rows, columns] = from + a [rows, terms] b [terms, columns]. Rows of
 // a are copied if they are not floats; and, for many columns, if their elements lie apart, or if a
 // tile has as many rows as a set of the first-level cache has lines.
 template <class R, class T = typename R::T>
@@ -142,11 +149,11 @@ void multiply_block(std::int64_t rows, const Factor& a, const Panels<R>& panels,
       with_elements<T>(a.at(i, 0), [&](const auto& from) {
         x = packed_rows<R>(some, panels.terms, from, workspace.copy);
       });
-    multiply_panels<R>(some, x, panels, {to.c.at(i, 0), to.columns, to.add});
+    multiply_panels<R>(some, x, panels, to.part(i, 0, to.columns));
   }
 }
 
-// c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b.
+// c [rows, columns] = from + a [rows, terms] b [terms, columns].
 template <class R, class T = typename R::T>
 void multiply(std::int64_t rows, std::int64_t terms, const Factor& a, const RightFactor<T>& b,
               const Target<T>& to, Workspace<R>& workspace) {
@@ -163,7 +170,7 @@ void multiply(std::int64_t rows, std::int64_t terms, const Factor& a, const Righ
       panels.pack_all(workspace.panels);
     }
     multiply_block<R>(rows, a.at(0, block.k), panels,
-                      {to.c.at(0, block.j), block.columns, to.add || block.k > 0}, workspace);
+                      (block.k > 0 ? to.next() : to).part(0, block.j, block.columns), workspace);
   });
 }
 
