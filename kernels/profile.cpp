@@ -18,7 +18,6 @@
 #include "kernels/host_device/term_bounds.h"
 
 namespace sotto {
-
 namespace {
 
 double count(View x) { return static_cast<double>(x.numel()); }
@@ -27,9 +26,8 @@ double count(View x) { return static_cast<double>(x.numel()); }
 double bytes_of(View x) {
   if (!x.data) return 0;
   double elements = 1;
-  for (int axis = 0; axis < x.rank; ++axis) {
-    if (x.stride[axis] != 0) elements *= static_cast<double>(x.size[axis]);
-  }
+  for (int axis = 0; axis < x.rank; ++axis)
+    elements *= x.stride[axis] != 0 ? static_cast<double>(x.size[axis]) : 1;
   return elements * static_cast<double>(size_of(x.dtype));
 }
 

@@ -6,6 +6,13 @@
 # SOTTO_SHARED names a folder with more conformance cases. SOTTO_SETUP holds options for `meson setup`, as -Dwerror=true.
 set -eu
 
+case ${1-} in
+-h | --help)
+  sed -n 's/^# //; 2,6p' "$0"
+  exit
+  ;;
+esac
+
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build=$root/build
 # shellcheck source=tests/scripts/packages.sh
