@@ -19,7 +19,6 @@
 
 namespace sotto {
 namespace {
-
 double count(View x) { return static_cast<double>(x.numel()); }
 
 // The bytes that a view covers: an axis of stride 0 counts once.
