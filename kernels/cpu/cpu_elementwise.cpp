@@ -34,8 +34,9 @@ void scaled_sum(double alpha, View x, double beta, View y) {
     };
     if (step[0] == 1 && step[1] == 1) return simd_dispatch_avx512(adjacent);
     for (std::int64_t i = 0; i < count; ++i) {
-      const A before = beta == 0 ? A(0) : b * A(q[i * step[1]]);
-      q[i * step[1]] = Y(term(p + i * step[0]) + before);
+      Y& to = q[i * step[1]];
+      const A own = term(p + i * step[0]);
+      to = Y(beta == 0 ? own : own + b * A(to));
     }
   });
 }
