@@ -68,8 +68,9 @@ void check_sum(const Problem& p, const std::vector<double>& y, double before) {
 
 TEST_CASE("rounded sums of products are those of f64, whatever the sizes and gaps") {
   Random random(91);
-  const Shape all[] = {{1, 1, 1, 1},    {3, 16, 16, 16},  {5, 37, 40, 136}, {4, 33, 13, 7},
-                       {7, 20, 129, 8}, {2, 500, 24, 40}, {4, 5, 3, 131},   {2, 800, 9, 10}};
+  const Shape all[] = {{1, 1, 1, 1},   {3, 16, 16, 16}, {5, 37, 40, 136},
+                       {4, 33, 13, 7}, {7, 20, 129, 8}, {2, 500, 24, 40},
+                       {4, 5, 3, 131}, {2, 800, 9, 10}, {11, 300, 20, 120}};
   for (const Dtype dtype : {Dtype::bf16, Dtype::f16, Dtype::f32}) {
     for (const Shape& sizes : all) {
       for (const std::int64_t gap : {0, 1, 8}) {
