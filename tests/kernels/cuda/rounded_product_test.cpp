@@ -1,4 +1,5 @@
-// Sums of rounded products by the GPU's kernel, on the host and on every GPU, against sums in f64.
+// Sums of rounded products by the GPU's kernel, on the host and on every GPU, and by the CPU's,
+// against sums in f64.
 // File tags: [gpu][sanitized]
 #include "kernels/backend.h"
 #include "kernels/host_device/gemm_blocking.h"
@@ -76,12 +77,14 @@ TEST_CASE("rounded sums of products are those of f64, whatever the sizes and gap
       for (const std::int64_t gap : {0, 1, 8}) {
         CAPTURE(name(dtype), sizes, gap);
         const Problem p = problem(random, sizes, gap, dtype);
-        for_each_device_code([&] {
+        const auto check_own = [&] {
           Problem own = p;
           own.y = clone(p.y);
           REQUIRE(own.add());
           check_sum(own, values(own.y), 3);
-        });
+        };
+        for_each_device_code(check_own);
+        if (sizes[1] <= product_chain) check_own();  // the CPU's own
       }
     }
   }
