@@ -227,6 +227,14 @@ class Results(unittest.TestCase):
             step_results.store(self.folder, CPU, [measured()])
         self.assertEqual(path.read_text(), before)
 
+    def test_a_processor_that_was_given_another_name_keeps_it_and_its_file(self):
+        path = step_results.store(self.folder, CPU, [measured()])
+        renamed = path.rename(self.folder / "other.json")
+        renamed.write_text(renamed.read_text().replace(CPU["name"], "Other"))
+        self.assertEqual(step_results.store(self.folder, CPU, [measured("vit")]), renamed)
+        self.assertEqual(step_results.read(renamed)["processor"], CPU | {"name": "Other"})
+        self.assertEqual(len(step_results.read(renamed)["rows"]), 2)
+
     def test_ratios_are_medians_of_ratios_within_a_round(self):
         rounds = [{"private": 1, "ordinary": 1, "opacus": 9}, {"private": 8, "ordinary": 2}, {"private": 100, "ordinary": 50}]
         self.assertEqual(step_results.ratios(rounds), {"private / ordinary": 2, "Opacus / private": 9})

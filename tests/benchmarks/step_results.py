@@ -53,8 +53,14 @@ def place(row):
             PRECISIONS.index(row["precision"]), row["threads"])
 
 
+def nameless(machine):
+    return {fact: value for fact, value in machine.items() if fact != "name"}
+
+
 def path_of(folder, machine):
-    return folder / f"{processor.slug(machine)}.json"
+    """The processor's file, in which people may have given it a name that tells more."""
+    own = (path for path in sorted(folder.glob("*.json")) if nameless(read(path)["processor"]) == nameless(machine))
+    return next(own, folder / f"{processor.slug(machine)}.json")
 
 
 def read(path):
@@ -65,12 +71,12 @@ def store(folder, machine, rows):
     """Replaces the rows of the processor's file that were measured anew. Another processor's file is left as it is."""
     path = path_of(folder, machine)
     old = read(path) if path.exists() else {"processor": machine, "rows": []}
-    if old["processor"] != machine:
+    if nameless(old["processor"]) != nameless(machine):
         sys.exit(f"{path}: holds results of {old['processor']}, not of {machine}")
     kept = {key(row): row for row in old["rows"]} | {key(row): row for row in rows}
     lines = ",\n".join(json.dumps(row) for row in sorted(kept.values(), key=place))
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'{{"processor": {json.dumps(machine)},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    path.write_text(f'{{"processor": {json.dumps(old["processor"])},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
     return path
 
 
