@@ -19,12 +19,12 @@
 
 namespace sotto {
 namespace {
+
 double count(View x) { return static_cast<double>(x.numel()); }
 
 // The bytes that a view covers: an axis of stride 0 counts once.
 double bytes_of(View x) {
-  if (!x.data) return 0;
-  double elements = 1;
+  double elements = x.data ? 1 : 0;
   for (int axis = 0; axis < x.rank; ++axis)
     elements *= x.stride[axis] != 0 ? static_cast<double>(x.size[axis]) : 1;
   return elements * static_cast<double>(size_of(x.dtype));

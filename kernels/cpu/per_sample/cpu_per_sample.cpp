@@ -297,7 +297,7 @@ void add_rounded_samples(View b, View a, std::span<const WeightedRow> samples, d
 // Other products than those of pairs of so few positions that a sample is one chain: then each term
 // has the bits of the sample's product by gemm().
 bool CpuBackend::add_rounded_products(View b, View a, View w, double spacing, View y) {
-  // Packed factors take half the memory of the sum, or of four samples, or half a MiB.
+  // Packed factors take at most half the memory of the sum, half a MiB, or that of four samples.
   constexpr std::int64_t packed_floats = std::int64_t{1} << 17, least = 4, most = 64;
   const std::int64_t positions = b.size[1];
   if (add_rounded_pairs(b, a, w, spacing, y)) return true;

@@ -1,4 +1,5 @@
 // The computation of per-sample norms: the choice of the method, and its accuracy.
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -88,6 +89,15 @@ TEST_CASE("many positions of a small weight materialize, few of a large one keep
         std::string("outer"));
   CHECK(conv_use(2, 256, 256, 2, 3).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
         std::string("patches"));
+}
+
+TEST_CASE("on a CPU rows that save less than a tenth of the time are not kept") {
+  const PerSampleGrad f = linear_use(2, 128, 1536, 384);
+  const PerSampleTimes t = f.times();
+  const double otherwise = std::min(t.materialized_norm, t.ghost_norm) + t.term_sum;
+  REQUIRE(t.kept < otherwise);
+  REQUIRE(t.kept > 0.9 * otherwise);
+  CHECK(f.materialize_if_cheaper(NormMethod::automatic, plenty).form() == std::string("outer"));
 }
 
 TEST_CASE("norms of a convolution need no patches where its window moves by one pixel") {
