@@ -76,6 +76,10 @@ constexpr bool is_float(Dtype dtype) { return dtype <= Dtype::bf16; }
 
 // True for f16 and bf16.
 constexpr bool is_16bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
+// True for f32 beside a type of 16 bits.
+constexpr bool is_mixed(Dtype a, Dtype b) {
+  return (a == Dtype::f32 && is_16bit(b)) || (b == Dtype::f32 && is_16bit(a));
+}
 
 // The accumulator type for elements of type T: double for f64, float for the other floating-point
 // types, std::int64_t for the integers.

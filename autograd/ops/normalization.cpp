@@ -65,8 +65,11 @@ struct Layout {
     return axes;
   }
   bool fits(const Tensor& x) const { return x.permute(order_of(x)).contiguous(); }
+  Tensor empty(const Tensor& x, Dtype dtype) const {
+    return Tensor::empty_ordered(x.shape(), order_of(x), dtype, x.device());
+  }
   Tensor copy(const Tensor& x) const {
-    const Tensor y = Tensor::empty_ordered(x.shape(), order_of(x), x.dtype(), x.device());
+    const Tensor y = empty(x, x.dtype());
     copy_into(x, y);
     return y;
   }
@@ -94,7 +97,10 @@ struct NormalizeGradient {
     const bool fits = layout.fits(dy);
     const Tensor copy = fits ? Tensor() : layout.copy(dy);
     const Tensor& slopes = fits ? dy : copy;
-    const Tensor dx = !adjoint.wants(0) ? Tensor() : fits ? adjoint.in_place(dy) : copy;
+    const Tensor dx = !adjoint.wants(0)         ? Tensor()
+                      : dy.dtype() != x.dtype() ? layout.empty(dy, x.dtype())
+                      : fits                    ? adjoint.in_place(dy)
+                                                : copy;
     std::vector<Tensor> rows = affine_rows(of_x.samples, adjoint);
     const View none, first = view_or_none(rows[0]), second = view_or_none(rows[1]);
     const NormalizationGrads grads{dx.defined() ? layout.view(dx, of_dy) : none,
@@ -135,6 +141,13 @@ struct NormalizeGradient {
     adjoint.shared(input, gradient);
   }
 };
+
+// The precision of a 16-bit tape in the place of f32, for a value of samples; else x's type.
+Dtype lower_type(const Var& x) {
+  const std::optional<Dtype> precision = x.tape().precision();
+  const bool lowers = precision && is_16bit(*precision) && x.dtype() == Dtype::f32;
+  return lowers && !x.samples().is_shared() ? *precision : x.dtype();
+}
 
 // Weight and bias in the type of the arithmetic; x in that of the operation.
 void convert(Var& x, ScaleShift& affine) {
@@ -181,6 +194,11 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
           *part ? (*part)->shape() : Shape{}, input.shape());
     shared = shared && (!*part || (*part)->samples().is_shared());
   }
+  if (affine.lower && (!shared || layout.channels_last)) {
+    affine.lower = false;
+    const Var y = normalized(input, layout, samples, rule, affine);
+    return cast(y, lower_type(y));
+  }
   if (!shared) {
     return scaled_and_shifted(normalized(input, layout, samples, rule, {}), affine, layout.affine);
   }
@@ -207,7 +225,7 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
     gradient.affine_shapes.push_back(part->shape());
   }
   gradient.weight = parts[0];
-  const Tensor y = empty_like(from);
+  const Tensor y = layout.empty(from, affine.lower ? lower_type(x) : x.dtype());
   const BlockStrides all = layout.together();
   backend(y.device())
       .normalize({rule, view_or_none(parts[0]), view_or_none(parts[1])}, layout.view(from, all),

@@ -12,6 +12,9 @@ namespace sotto {
 struct ScaleShift {
   std::optional<Var> weight = {};  // scale
   std::optional<Var> bias = {};    // shift
+  // On a 16-bit tape, y has the tape's precision for an x of f32, too: for a y that only products
+  // read, which would convert it.
+  bool lower = false;
 };
 
 // (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased

@@ -201,19 +201,20 @@ void sum_groups(const NormRule& rule, const Task& task, const T* a, PerChannel<a
 }
 
 // A block of x, of its gradients, and where their sums over blocks are added up.
-template <class T>
+template <class X, class Y>
 struct BlockGrads {
   const NormStats* stats;
-  const T *x, *dy;
-  T* dx;                // or nullptr
+  const X* x;
+  const Y* dy;
+  X* dx;                // or nullptr
   double *dy_z, *dy_1;  // for each channel: of dy z, and of dy
 };
 
 // dx of a block, from its channels' sums of dy and of dy z.
-template <class T>
-void write_slopes(const NormRule& rule, const Task& task, const BlockGrads<T>& block,
-                  PerChannel<acc_t<T>>& numbers) {
-  using A = acc_t<T>;
+template <class X, class Y>
+void write_slopes(const NormRule& rule, const Task& task, const BlockGrads<X, Y>& block,
+                  PerChannel<acc_t<X>>& numbers) {
+  using A = acc_t<X>;
   const A* const weight = numbers.weight.data();
   const double *const mean = numbers.mean.data(), *const rstd = numbers.rstd.data();
   NormSlope<A>* const slopes = numbers.slopes.data();
@@ -233,10 +234,10 @@ void write_slopes(const NormRule& rule, const Task& task, const BlockGrads<T>& b
   });
 }
 
-template <class T>
-void places_grad(const NormRule& rule, const Task& task, const BlockGrads<T>& block,
-                 PerChannel<acc_t<T>>& numbers) {
-  using A = acc_t<T>;
+template <class X, class Y>
+void places_grad(const NormRule& rule, const Task& task, const BlockGrads<X, Y>& block,
+                 PerChannel<acc_t<X>>& numbers) {
+  using A = acc_t<X>;
   numbers.put(task, block.stats);
   const double *const mean = numbers.mean.data(), *const rstd = numbers.rstd.data();
   double *const sums = numbers.first.data(), *const products = numbers.second.data();
@@ -255,30 +256,32 @@ void places_grad(const NormRule& rule, const Task& task, const BlockGrads<T>& bl
 }
 
 // Adds the sums of a block with one pixel: its elements themselves.
-template <class T>
-void row_grad(const NormRule& rule, const Task& task, const BlockGrads<T>& block,
-              PerChannel<acc_t<T>>& numbers) {
-  using A = acc_t<T>;
+template <class X, class Y>
+void row_grad(const NormRule& rule, const Task& task, const BlockGrads<X, Y>& block,
+              PerChannel<acc_t<X>>& numbers) {
+  using A = acc_t<X>;
   for (std::int64_t k = 0; k < task.groups; ++k) {
     const NormStats own = block.stats[k];
     const std::int64_t first = k * task.group, count = task.group;
-    const T *const x = block.x + first, *const dy = block.dy + first;
+    const X* const x = block.x + first;
+    const Y* const dy = block.dy + first;
     const A* const weight = numbers.weight.data() + first;
-    double* const products = numbers.second.data();
-    const auto slope = [=](std::int64_t i) { return static_cast<double>(A(dy[i])); };
-    for (std::int64_t i = 0; i < count; ++i)
-      products[i] = slope(i) * own.normalized(static_cast<double>(A(x[i])));
+    double *const slopes = numbers.first.data(), *const products = numbers.second.data();
+    for (std::int64_t i = 0; i < count; ++i) {
+      slopes[i] = static_cast<double>(A(dy[i]));
+      products[i] = slopes[i] * own.normalized(static_cast<double>(A(x[i])));
+    }
     for (std::int64_t i = 0; i < count; ++i) block.dy_z[first + i] += products[i];
-    for (std::int64_t i = 0; i < count; ++i) block.dy_1[first + i] += slope(i);
+    for (std::int64_t i = 0; i < count; ++i) block.dy_1[first + i] += slopes[i];
     if (!block.dx) continue;
-    const auto weighted = [&](auto&& term) {
+    const auto weighted = [&](const double* terms) {
       return sum_terms(count,
-                       [&](std::int64_t i) { return static_cast<double>(weight[i]) * term(i); });
+                       [=](std::int64_t i) { return static_cast<double>(weight[i]) * terms[i]; });
     };
-    const NormSlope<A> of(rule, weighted(slope),
-                          weighted([=](std::int64_t i) { return products[i]; }), task.count());
+    const NormSlope<A> of(rule, weighted(slopes), weighted(products), task.count());
     write_line(block.dx + first, count, [=](std::int64_t i) {
-      return static_cast<A>(own.rstd) * of.off(A(dy[i]) * weight[i], normalized<A>(own, x[i]));
+      const A slope = static_cast<A>(slopes[i]) * weight[i];
+      return static_cast<A>(own.rstd) * of.off(slope, normalized<A>(own, x[i]));
     });
   }
 }
@@ -306,25 +309,26 @@ void add_parts(const Tasks& tasks, const std::vector<double>& partial,
 
 void CpuBackend::normalize(const Normalization& how, View x, View stats, View y) {
   if (x.numel() == 0) return;
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    using A = acc_t<T>;
-    for_each_task<A>(x, [&](const Task& task, PerChannel<A>& numbers) {
-      numbers.bring(task, how);
-      for (std::int64_t block = task.first_block; block < task.last_block; ++block) {
-        const T* const a = x.as<T>() + task.offset(x, block);
-        NormStats* const own = task.stats(stats, block);
-        sum_groups(how.rule, task, a, numbers, [&](std::int64_t k, const NormSums& sums) {
-          own[k] = sums.stats(how.rule, task.count());
+  dispatch_norm(
+      x.dtype, y.dtype, [&]<class X, class Y>(std::type_identity<X>, std::type_identity<Y>) {
+        using A = acc_t<X>;
+        for_each_task<A>(x, [&](const Task& task, PerChannel<A>& numbers) {
+          numbers.bring(task, how);
+          for (std::int64_t block = task.first_block; block < task.last_block; ++block) {
+            const X* const a = x.as<X>() + task.offset(x, block);
+            NormStats* const own = task.stats(stats, block);
+            sum_groups(how.rule, task, a, numbers, [&](std::int64_t k, const NormSums& sums) {
+              own[k] = sums.stats(how.rule, task.count());
+            });
+            numbers.put(task, own);
+            const double *const mean = numbers.mean.data(), *const rstd = numbers.rstd.data();
+            const A *const weight = numbers.weight.data(), *const bias = numbers.bias.data();
+            task.write(y.as<Y>() + task.offset(y, block), [=](std::int64_t c, std::int64_t at) {
+              return normalized<A>({mean[c], rstd[c]}, a[at]) * weight[c] + bias[c];
+            });
+          }
         });
-        numbers.put(task, own);
-        const double *const mean = numbers.mean.data(), *const rstd = numbers.rstd.data();
-        const A *const weight = numbers.weight.data(), *const bias = numbers.bias.data();
-        task.write(y.as<T>() + task.offset(y, block), [=](std::int64_t c, std::int64_t at) {
-          return normalized<A>({mean[c], rstd[c]}, a[at]) * weight[c] + bias[c];
-        });
-      }
-    });
-  });
+      });
 }
 
 void CpuBackend::normalize_grad(const Normalization& how, View x, View stats, View dy,
@@ -333,26 +337,27 @@ void CpuBackend::normalize_grad(const Normalization& how, View x, View stats, Vi
   const std::int64_t width = tasks.channels();
   std::vector<double> partial(static_cast<std::size_t>(tasks.samples * tasks.parts * 2 * width));
   const View dx = grads.dx;
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    using A = acc_t<T>;
-    for_each_task<A>(dy, [&](const Task& task, PerChannel<A>& numbers) {
-      numbers.bring(task, how);
-      double* const sums = partial.data() + task.part * 2 * width + task.first_channel;
-      for (std::int64_t at = task.first_block; at < task.last_block; ++at) {
-        const BlockGrads<T> block{task.stats(stats, at),
-                                  x.as<T>() + task.offset(x, at),
-                                  dy.as<T>() + task.offset(dy, at),
-                                  dx.data ? dx.as<T>() + task.offset(dx, at) : nullptr,
-                                  sums + width,
-                                  sums};
-        if (task.places == 1)
-          row_grad(how.rule, task, block, numbers);
-        else
-          places_grad(how.rule, task, block, numbers);
-      }
-    });
-    add_parts<A>(tasks, partial, grads);
-  });
+  dispatch_norm(
+      x.dtype, dy.dtype, [&]<class X, class Y>(std::type_identity<X>, std::type_identity<Y>) {
+        using A = acc_t<X>;
+        for_each_task<A>(dy, [&](const Task& task, PerChannel<A>& numbers) {
+          numbers.bring(task, how);
+          double* const sums = partial.data() + task.part * 2 * width + task.first_channel;
+          for (std::int64_t at = task.first_block; at < task.last_block; ++at) {
+            const BlockGrads<X, Y> block{task.stats(stats, at),
+                                         x.as<X>() + task.offset(x, at),
+                                         dy.as<Y>() + task.offset(dy, at),
+                                         dx.data ? dx.as<X>() + task.offset(dx, at) : nullptr,
+                                         sums + width,
+                                         sums};
+            if (task.places == 1)
+              row_grad(how.rule, task, block, numbers);
+            else
+              places_grad(how.rule, task, block, numbers);
+          }
+        });
+        add_parts<A>(tasks, partial, grads);
+      });
 }
 
 }  // namespace sotto

@@ -120,6 +120,36 @@ struct PackedCast {
   }
 };
 
+// y = a + b for an a and a y of f32 and a b of 16 bits, which lie side by side along one axis: one
+// pack of b per index. The last pack of contiguous arrays may be short.
+template <class B>
+struct PackedWideSum {
+  static constexpr int lanes = pack_bytes / sizeof(B);
+  using Wide = Pack<float, lanes>;
+  IndexedNest<3> packs;
+  const float* a;
+  const B* b;
+  float* y;
+  std::int64_t count;  // elements
+
+  HD void operator()(std::int64_t pack) const {
+    const Offsets<3> at = offsets_at(packs, pack);
+    const float* const p = a + at.of[0];
+    const B* const q = b + at.of[1];
+    float* const to = y + at.of[2];
+    const std::int64_t left = count - pack * lanes;
+    if (left >= lanes) {
+      Wide sum = *reinterpret_cast<const Wide*>(p);
+      const auto more = *reinterpret_cast<const Pack<B, lanes>*>(q);
+      for (int lane = 0; lane < lanes; ++lane)
+        sum.value[lane] += static_cast<float>(more.value[lane]);
+      *reinterpret_cast<Wide*>(to) = sum;
+    } else {
+      for (std::int64_t i = 0; i < left; ++i) to[i] = p[i] + static_cast<float>(q[i]);
+    }
+  }
+};
+
 template <class Bits>
 struct Choose {
   IndexedNest<4> nest;
@@ -232,11 +262,34 @@ void DeviceBackend<Exec>::copy(View x, View y) {
   }
 }
 
+// Computes y = a + b in packs and returns true, if b has 16 bits, a and y are f32, and the views
+// allow it.
+template <class Exec>
+bool packed_wide_sum(const Exec& exec, View a, View b, View y) {
+  const LoopNest<3> nest(std::array{a, b, y});
+  bool done = false;
+  const auto run = [&]<class B>(std::type_identity<B>) {
+    constexpr int lanes = PackedWideSum<B>::lanes;
+    const int last = nest.rank - 1;
+    if (!packable(nest, std::array{a, b, y}, lanes) || nest.stride[0][last] != 1 ||
+        nest.stride[1][last] != 1)
+      return;
+    const IndexedNest<3> packs(in_packs(nest, lanes));
+    exec.for_each(packs.count,
+                  PackedWideSum<B>{packs, a.as<float>(), b.as<B>(), y.as<float>(), nest.count});
+    done = true;
+  };
+  if (b.dtype == Dtype::bf16) run(std::type_identity<bf16>{});
+  if (b.dtype == Dtype::f16) run(std::type_identity<f16>{});
+  return done;
+}
+
 template <class Exec>
 void DeviceBackend<Exec>::binary(int op, View a, View b, View y) {
   const Exec exec = execution("binary", {&a, &b, &y});
   const std::array views{a, b, y};
-  bool done = false;
+  bool done = a.dtype != b.dtype && packed_wide_sum(exec, a, b, y);
+  if (done) return;
   BinaryFunctors::at(op,
                      [&]<class F>(std::type_identity<F>) { done = packed_map(exec, views, F{}); });
   if (done) return;

@@ -11,23 +11,23 @@ namespace sotto {
 
 // y of a group whose elements lie side by side. `whole`: weight has packs where x has, and so has a
 // bias.
-template <class T, bool whole>
+template <class X, class Y, bool whole>
 struct NormalizeGroup {
-  using A = acc_t<T>;
+  using A = acc_t<X>;
   NormSizes sizes;
-  Row<T> row;
+  Row<X> row;
   NormRule rule;
   ScaleShiftOf<A> affine;
   StatsOf stats;
   BlockStart of_x, of_y;
-  const T* x;
-  T* y;
+  const X* x;
+  Y* y;
 
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
     const auto [b, k] = sizes.by_groups(index);
-    const T* const a = x + of_x(sizes, b) + k * row.count;
-    T* const to = y + of_y(sizes, b) + k * row.count;
+    const X* const a = x + of_x(sizes, b) + k * row.count;
+    Y* const to = y + of_y(sizes, b) + k * row.count;
     const double shift = rule.centered ? static_cast<double>(A(a[0])) : 0;
     double sum = 0, squares = 0;
     row.each(
@@ -46,13 +46,13 @@ struct NormalizeGroup {
     if constexpr (whole) {
       const A* const bias = affine.bias ? affine.bias : affine.weight;
       const auto value = [&](A v, A w, A more) {
-        return normalized<T>(own, v) * w + (affine.bias ? more : A(0));
+        return normalized<X>(own, v) * w + (affine.bias ? more : A(0));
       };
       row.map(team, value, to, a, affine.weight + first, bias + first);
     } else {
       const auto value = [&](std::int64_t i, A v) {
         const std::int64_t channel = first + sizes.by_places(i).quotient;
-        return affine.shifted(affine.scaled(normalized<T>(own, v), channel), channel);
+        return affine.shifted(affine.scaled(normalized<X>(own, v), channel), channel);
       };
       row.map_at(team, value, to, a);
     }
@@ -60,25 +60,26 @@ struct NormalizeGroup {
 };
 
 // dx of such a group; dx may be dy.
-template <class T, bool whole>
+template <class X, class Y, bool whole>
 struct NormalizeGroupGrad {
-  using A = acc_t<T>;
+  using A = acc_t<X>;
   NormSizes sizes;
-  Row<T> row;
+  Row<X> row;
   NormRule rule;
   ScaleShiftOf<A> affine;
   StatsOf stats;
   BlockStart of_x, of_dy, of_dx;
-  const T *x, *dy;
-  T* dx;
+  const X* x;
+  const Y* dy;
+  X* dx;
 
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
     const auto [b, k] = sizes.by_groups(index);
     const NormStats own = stats(sizes, b, k);
-    const T* const a = x + of_x(sizes, b) + k * row.count;
-    const T* const d = dy + of_dy(sizes, b) + k * row.count;
-    T* const to = dx + of_dx(sizes, b) + k * row.count;
+    const X* const a = x + of_x(sizes, b) + k * row.count;
+    const Y* const d = dy + of_dy(sizes, b) + k * row.count;
+    X* const to = dx + of_dx(sizes, b) + k * row.count;
     const std::int64_t first = k * sizes.group;
     double sum = 0, products = 0;
     const auto add = [&](A slope, A v) {
@@ -100,7 +101,7 @@ struct NormalizeGroupGrad {
     products = team.fold(Folding{Reduction::sum}, products);
     const NormSlope<A> slope(rule, sum, products, sizes.count());
     const A rstd = static_cast<A>(own.rstd);
-    const auto value = [&](A s, A v) { return rstd * slope.off(s, normalized<T>(own, v)); };
+    const auto value = [&](A s, A v) { return rstd * slope.off(s, normalized<X>(own, v)); };
     if constexpr (whole) {
       row.map(
           team, [&](A dv, A v, A w) { return value(dv * w, v); }, to, d, a, weight);
@@ -112,13 +113,14 @@ struct NormalizeGroupGrad {
 };
 
 // The gradients of weight and bias where the places of a channel lie side by side.
-template <class T>
+template <class X, class Y>
 struct SumChannel {
-  using A = acc_t<T>;
+  using A = acc_t<X>;
   NormSizes sizes;
   StatsOf stats;
   BlockStart of_x, of_dy;
-  const T *x, *dy;
+  const X* x;
+  const Y* dy;
   A *dweight, *dbias;
 
   template <class Team>
@@ -165,19 +167,19 @@ void with_lanes(bool packs, F&& f) {
     f(std::type_identity<T>{}, std::integral_constant<int, 1>{});
 }
 
-// Rows of the groups of x and of arrays beside it.
-template <class T, class... X>
-Row<T> group_rows(const View& x, const X&... arrays) {
-  Row<T> row(x.size[3] * x.size[4], x.as<T>(), arrays.template as<T>()...);
+// Rows of the groups of x, of y, and of dx if there is one.
+template <class X, class Y>
+Row<X> group_rows(const View& x, const View& y, const View& dx = {}) {
+  Row<X> row(x.size[3] * x.size[4], x.as<X>(), y.as<Y>(), dx.as<X>());
+  bool apart = false;
+  for (const View* other : {&x, &y, dx.data ? &dx : &x}) {
+    for (const int axis : {0, 1}) {
+      row.packed = row.packed && other->stride[axis] % row.lanes == 0;
+      apart = apart || other->stride[axis] != x.stride[axis];
+    }
+  }
   // Rows of one group that lie at other distances may have packs at other places.
-  const auto apart = [&](const View& y) {
-    return y.stride[0] != x.stride[0] || y.stride[1] != x.stride[1];
-  };
-  const auto in_packs = [&](const View& y) {
-    return y.stride[0] % row.lanes == 0 && y.stride[1] % row.lanes == 0;
-  };
-  row.packed = row.packed && in_packs(x) && (in_packs(arrays) && ...);
-  if ((apart(arrays) || ...)) row.aligned = row.packed;
+  if (apart) row.aligned = row.packed;
   return row;
 }
 
@@ -191,17 +193,17 @@ void with_whole_packs(const Row<T>& row, bool packs, const Normalization& how, F
     f(std::false_type{});
 }
 
-template <class T, class Exec>
+template <class X, class Y, class Exec>
 void normalize_groups(const Exec& exec, const Normalization& how, bool packs, const View& x,
                       const View& stats, const View& y) {
   const NormSizes sizes(x);
-  const Row<T> row = group_rows<T>(x, y);
+  const Row<X> row = group_rows<X, Y>(x, y);
   with_whole_packs(
       row, packs && sizes.places == 1, how, [&]<bool whole>(std::bool_constant<whole>) {
         exec.for_each_team(sizes.samples * sizes.blocks * sizes.groups, row.count,
-                           NormalizeGroup<T, whole>{
-                               sizes, row, how.rule, ScaleShiftOf<acc_t<T>>(how), StatsOf(stats),
-                               BlockStart(x), BlockStart(y), x.as<T>(), y.as<T>()});
+                           NormalizeGroup<X, Y, whole>{
+                               sizes, row, how.rule, ScaleShiftOf<acc_t<X>>(how), StatsOf(stats),
+                               BlockStart(x), BlockStart(y), x.as<X>(), y.as<Y>()});
       });
 }
 
@@ -228,17 +230,28 @@ void normalize_places(const Exec& exec, const Normalization& how, const View& x,
 // True if the elements of each group lie side by side.
 inline bool side_by_side(const View& x) { return x.size[4] == 1 || !channels_last(x); }
 
+// normalize_places() or places_grad() for one type, by f(std::type_identity<T>{}, lanes).
+template <class X, class Y, class F>
+void with_places(bool packs, F&& f) {
+  if constexpr (std::is_same_v<X, Y>)
+    with_lanes<X>(packs, f);
+  else
+    bad_dtype(dtype_of<Y>(), name(dtype_of<X>()));
+}
+
 template <class Exec>
 void DeviceBackend<Exec>::normalize(const Normalization& how, View x, View stats, View y) {
   const Exec exec = execution("normalize", {&x, &how.weight, &how.bias, &stats, &y});
   if (x.numel() == 0) return;
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    const bool packs = packs_of_channels<T>(how, {&x, &y});
-    if (side_by_side(x)) return normalize_groups<T>(exec, how, packs, x, stats, y);
-    with_lanes<T>(packs, [&]<int lanes>(auto, std::integral_constant<int, lanes>) {
-      normalize_places<T, lanes>(exec, how, x, stats, y);
-    });
-  });
+  dispatch_norm(
+      x.dtype, y.dtype, [&]<class X, class Y>(std::type_identity<X>, std::type_identity<Y>) {
+        const bool packs = packs_of_channels<X>(how, {&x, &y});
+        if (side_by_side(x)) return normalize_groups<X, Y>(exec, how, packs, x, stats, y);
+        with_places<X, Y>(packs, [&]<class T, int lanes>(std::type_identity<T>,
+                                                         std::integral_constant<int, lanes>) {
+          normalize_places<T, lanes>(exec, how, x, stats, y);
+        });
+      });
 }
 
 // A team of one thread.
@@ -268,39 +281,39 @@ void for_each_sum(const Exec& exec, std::int64_t count, std::int64_t terms, cons
 }
 
 // Goes back where the elements of groups lie side by side. dx comes last: it may be dy.
-template <class T, class Exec>
+template <class X, class Y, class Exec>
 void groups_grad(const Exec& exec, const Normalization& how, bool packs, const View& x,
                  const View& stats, const View& dy, const NormalizationGrads& grads) {
-  using A = acc_t<T>;
+  using A = acc_t<X>;
   const NormSizes sizes(dy);
   const std::int64_t width = sizes.channels();
   A *const dweight = grads.dweight.as<A>(), *const dbias = grads.dbias.as<A>();
   if ((dweight || dbias) && sizes.places == 1) {
-    with_lanes<T>(packs, [&]<int lanes>(auto, std::integral_constant<int, lanes>) {
+    with_lanes<X>(packs, [&]<int lanes>(auto, std::integral_constant<int, lanes>) {
       const NormParts parts(sizes.blocks, width);
       const Scratch<double> sums(exec.device(), sizes.samples * parts.parts * 2 * width);
       exec.for_each(
           sizes.samples * parts.parts * (width / lanes),
-          SumBlocks<T, lanes>{Channels<T, lanes>(dy), parts, StatsOf(stats), BlockStart(x),
-                              BlockStart(dy), x.as<T>(), dy.as<T>(), sums.data()});
+          SumBlocks<X, Y, lanes>{Channels<X, lanes>(dy), parts, StatsOf(stats), BlockStart(x),
+                                 BlockStart(dy), x.as<X>(), dy.as<Y>(), sums.data()});
       for_each_sum(
           exec, sizes.samples * width, parts.parts,
           FoldWeights<A>{sizes, parts, false, StatsOf(stats), sums.data(), dweight, dbias});
     });
   } else if (dweight || dbias) {
     exec.for_each_team(sizes.samples * width, sizes.blocks * sizes.places,
-                       SumChannel<T>{sizes, StatsOf(stats), BlockStart(x), BlockStart(dy),
-                                     x.as<T>(), dy.as<T>(), dweight, dbias});
+                       SumChannel<X, Y>{sizes, StatsOf(stats), BlockStart(x), BlockStart(dy),
+                                        x.as<X>(), dy.as<Y>(), dweight, dbias});
   }
   if (!grads.dx.data) return;
-  const Row<T> row = group_rows<T>(x, dy, grads.dx);
+  const Row<X> row = group_rows<X, Y>(x, dy, grads.dx);
   with_whole_packs(
       row, packs && sizes.places == 1, how, [&]<bool whole>(std::bool_constant<whole>) {
         exec.for_each_team(
             sizes.samples * sizes.blocks * sizes.groups, row.count,
-            NormalizeGroupGrad<T, whole>{sizes, row, how.rule, ScaleShiftOf<A>(how), StatsOf(stats),
-                                         BlockStart(x), BlockStart(dy), BlockStart(grads.dx),
-                                         x.as<T>(), dy.as<T>(), grads.dx.as<T>()});
+            NormalizeGroupGrad<X, Y, whole>{
+                sizes, row, how.rule, ScaleShiftOf<A>(how), StatsOf(stats), BlockStart(x),
+                BlockStart(dy), BlockStart(grads.dx), x.as<X>(), dy.as<Y>(), grads.dx.as<X>()});
       });
 }
 
@@ -340,16 +353,15 @@ void DeviceBackend<Exec>::normalize_grad(const Normalization& how, View x, View 
   const Exec exec = execution(
       "normalize_grad", {&x, &how.weight, &stats, &dy, &grads.dx, &grads.dweight, &grads.dbias});
   if (dy.numel() == 0) return;
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    const bool packs = packs_of_channels<T>(how, {&x, &dy, &grads.dx});
-    if (side_by_side(x)) {
-      groups_grad<T>(exec, how, packs, x, stats, dy, grads);
-    } else {
-      with_lanes<T>(packs, [&]<int lanes>(auto, std::integral_constant<int, lanes>) {
-        places_grad<T, lanes>(exec, how, x, stats, dy, grads);
+  dispatch_norm(
+      x.dtype, dy.dtype, [&]<class X, class Y>(std::type_identity<X>, std::type_identity<Y>) {
+        const bool packs = packs_of_channels<X>(how, {&x, &dy, &grads.dx});
+        if (side_by_side(x)) return groups_grad<X, Y>(exec, how, packs, x, stats, dy, grads);
+        with_places<X, Y>(packs, [&]<class T, int lanes>(std::type_identity<T>,
+                                                         std::integral_constant<int, lanes>) {
+          places_grad<T, lanes>(exec, how, x, stats, dy, grads);
+        });
       });
-    }
-  });
 }
 
 }  // namespace sotto

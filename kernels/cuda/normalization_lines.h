@@ -168,14 +168,15 @@ struct SumPlaces {
 };
 
 // sums[sample, part, 2, channel] over blocks of one place: of dy and dy z.
-template <class T, int lanes>
+template <class X, class Y, int lanes>
 struct SumBlocks {
-  using A = acc_t<T>;
-  Channels<T, lanes> all;
+  using A = acc_t<X>;
+  Channels<X, lanes> all;
   NormParts parts;
   StatsOf stats;
   BlockStart of_x, of_dy;
-  const T *x, *dy;
+  const X* x;
+  const Y* dy;
   double* sums;
 
   HD void operator()(std::int64_t index) const {
@@ -183,11 +184,11 @@ struct SumBlocks {
     const auto [n, p] = parts.by_parts(row);
     const std::int64_t channel = pack * lanes;
     const Part part(parts.lines, parts.parts, p);
-    LineSums<T, lanes> total;
+    LineSums<X, lanes> total;
     for (std::int64_t i = part.first; i < part.last; ++i) {
       const std::int64_t b = n * parts.lines + i;
-      const Pack<T, lanes> v = all.load(x + of_x(all.sizes, b) + channel),
-                           d = all.load(dy + of_dy(all.sizes, b) + channel);
+      const Pack<X, lanes> v = all.load(x + of_x(all.sizes, b) + channel);
+      const Pack<Y, lanes> d = all.load(dy + of_dy(all.sizes, b) + channel);
       std::int64_t k = all.group_of(channel);
       NormStats own = stats(all.sizes, b, k);
       for (int lane = 0; lane < lanes; ++lane) {

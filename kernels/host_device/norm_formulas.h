@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include "core/dtype.h"
 #include "core/view.h"
 
 namespace sotto {
@@ -62,6 +64,20 @@ struct NormSlope {
   // dx / rstd
   HD A off(A d, A z) const { return d - mean - z * product; }
 };
+
+// Calls f(std::type_identity<X>{}, std::type_identity<Y>{}) with the types of x and y: one type, or
+// f32 and one of 16 bits.
+template <class F>
+void dispatch_norm(Dtype x, Dtype y, F&& f) {
+  dispatch_float(x, [&]<class X>(std::type_identity<X> of_x) {
+    if (x == y) return f(of_x, of_x);
+    if constexpr (std::is_same_v<X, float>) {
+      if (y == Dtype::bf16) return f(of_x, std::type_identity<bf16>{});
+      if (y == Dtype::f16) return f(of_x, std::type_identity<f16>{});
+    }
+    bad_dtype(y, name(x));
+  });
+}
 
 // How elements of a block lie in memory: channels side by side at each place, or places side by
 // side in each channel.

@@ -16,12 +16,12 @@ View spread(const Tensor& x, const Shape& shape) {
 }
 
 // An uninitialised result of `shape`, in the memory order of an operand that has this shape.
-Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
-  if (a.shape() == shape && a.is_dense()) return empty_like(a);
-  if (b.shape() == shape && b.is_dense()) {
-    return Tensor::empty_ordered(shape, b.memory_order(), a.dtype(), a.device());
+Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b, Dtype dtype) {
+  for (const Tensor* x : {&a, &b}) {
+    if (x->shape() == shape && x->is_dense())
+      return Tensor::empty_ordered(shape, x->memory_order(), dtype, a.device());
   }
-  return Tensor::empty(shape, a.dtype(), a.device());
+  return Tensor::empty(shape, dtype, a.device());
 }
 
 void check_ids(const Tensor& ids, std::int64_t size) {
@@ -201,12 +201,15 @@ Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Co
 Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
   const char* name = nullptr;
   BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
-  check_same_type(name, a, b);
+  const bool mixed = op == binary_index<functors::Add> && is_mixed(a.dtype(), b.dtype());
+  if (!mixed) check_same_type(name, a, b);
   if (on_different_devices(a, b))
     return binary(op, to_device_of(a, b), to_device_of(b, a));  // `into` may be elsewhere
   const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
-  Tensor y = into.defined() ? into : result_like(shape, a, b);
-  backend_of(a).binary(op, spread(a, shape), spread(b, shape), y.view());
+  Tensor y = into.defined() ? into : result_like(shape, a, b, mixed ? Dtype::f32 : a.dtype());
+  View left = spread(a, shape), right = spread(b, shape);
+  if (is_16bit(left.dtype) && mixed) std::swap(left, right);
+  backend_of(a).binary(op, left, right, y.view());
   return y;
 }
 
@@ -228,7 +231,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   }
   const Shape pair = broadcast_shapes("where", a.shape(), b.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), pair);
-  Tensor y = result_like(shape, a, b);
+  Tensor y = result_like(shape, a, b, a.dtype());
   backend_of(a).where(spread(condition, shape), spread(a, shape), spread(b, shape), y.view());
   return y;
 }

@@ -54,7 +54,8 @@ Tensor unary(int op, const Tensor& x, Constants constants = {}, const Tensor& in
 // The gradient of unary(): dy times the derivative at x, where y = unary(op, x).
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
                   const Tensor& into = {});
-// The binary functor number `op` of operands that broadcast.
+// The binary functor number `op` of operands that broadcast. They have one type, but a sum of f32
+// and 16 bits is f32.
 Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into = {});
 // The gradient for operand `which`, 0 or 1, before it is summed to that operand's shape.
 Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,

@@ -1,5 +1,6 @@
 // The precision of each kind of operation on a tape of 16 bits.
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <string>
 #include <string_view>
@@ -7,9 +8,15 @@
 #include "autograd/check/op_run.h"
 #include "autograd/ops/elementwise.h"
 #include "autograd/ops/linear.h"
+#include "autograd/ops/normalization.h"
+#include "autograd/ops/reductions.h"
+#include "autograd/precision.h"
+#include "core/devices.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/init.h"
 #include "nn/layers/attention_layers.h"
 #include "tests/support/catch.h"
+#include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"
 
 using namespace sotto;
@@ -56,4 +63,75 @@ TEST_CASE("what residual blocks add to is f32 on a tape of 16 bits") {
   CHECK(positions(x).dtype() == Dtype::f32);
   CHECK(nn::add_sinusoidal_positions(x).dtype() == Dtype::f32);
   CHECK((positions(x) + x).dtype() == Dtype::f32);
+}
+
+namespace {
+
+// The value of a pre-norm block on x, and the gradients of its parameters for each sample. Either
+// operations read and write mixed types, or casts convert all that is not theirs.
+std::vector<Tensor> run_block(Dtype half, bool mixed, std::deque<Parameter>& parameters,
+                              const Tensor& data) {
+  Tape tape({.precision = half});
+  const auto in_type = [&](const Var& v, Dtype type) { return mixed ? v : cast(v, type); };
+  const auto used = [&](std::size_t k) { return tape.use(parameters[k]); };
+  const Var x = tape.input(data), first = add(in_type(linear(x, used(0)), Dtype::f32), x),
+            normed = normalize(first, 1, 1e-3, true, {used(1), used(2), mixed}),
+            branch = linear(in_type(normed, half), used(3)),
+            sum = add(first, in_type(branch, Dtype::f32));
+  CHECK(normed.dtype() == (mixed ? half : Dtype::f32));
+  PerSampleGradSink sink;
+  tape.backward(sum_per_sample(square(sum)), sink);
+  std::vector<Tensor> results{sum.value()};
+  for (const Parameter& parameter : parameters) results.push_back(sink.rows(parameter));
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("residual blocks of mixed types have the bits of converted values", "[gpu]") {
+  PublicRandom random(81);
+  for (const Dtype half : {Dtype::bf16, Dtype::f16}) {
+    std::deque<Parameter> parameters;
+    for (const Shape& shape : {Shape{9, 9}, Shape{9}, Shape{9}, Shape{9, 9}})
+      parameters.emplace_back(nn::random_normal(shape, 0, 1, random));
+    const Tensor data = nn::random_normal({3, 4, 9}, 0, 1, random);
+    for (const DeviceInfo& info : devices()) {
+      INFO(name(half) << " on " << info.name);
+      std::deque<Parameter> own;
+      for (const Parameter& parameter : parameters)
+        own.emplace_back(parameter.value.to(info.device));
+      const Tensor x = data.to(info.device);
+      const std::vector<Tensor> mixed = run_block(half, true, own, x),
+                                converted = run_block(half, false, own, x);
+      for (std::size_t k = 0; k < mixed.size(); ++k) {
+        CHECK(mixed[k].dtype() == Dtype::f32);
+        CHECK(same_bits(mixed[k], converted[k]));
+      }
+    }
+  }
+}
+
+TEST_CASE("a norm for products alone lowers values of samples, in every layout, on 16-bit tapes") {
+  PublicRandom random(82);
+  Parameter gain(nn::random_normal({4}, 0, 1, random));
+  const Tensor data = nn::random_normal({2, 4, 3, 5}, 0, 1, random);
+  const auto normed = [&](Tape& tape, const Var& x, bool lower) {
+    return normalize_groups(x, 2, 1e-3, {tape.use(gain), {}, lower});
+  };
+  Tape tape({.precision = Dtype::bf16}), wide;
+  for (const bool last : {false, true}) {
+    const Var x = tape.input(last ? channels_last(data.unsqueeze(2)).squeeze(2) : data),
+              y = normed(tape, x, true);
+    CHECK(y.dtype() == Dtype::bf16);
+    CHECK(same_bits(y.value(), to_dtype(normed(tape, x, false).value(), Dtype::bf16)));
+  }
+  const Tensor rows = nn::random_normal({2, 3}, 0, 1, random);
+  const auto type = [](const Var& x) {
+    return normalize(x, 1, 1e-3, true, {.lower = true}).dtype();
+  };
+  CHECK(type(tape.input(rows)) == Dtype::bf16);
+  CHECK(type(tape.constant(rows)) == Dtype::f32);
+  CHECK(normed(wide, wide.input(data), true).dtype() == Dtype::f32);
+  const PrecisionRegion region(tape, Dtype::f32);
+  CHECK(normed(tape, tape.input(data), true).dtype() == Dtype::f32);
 }

@@ -18,21 +18,24 @@ struct Problem {
   Tensor x, dy, weight, bias;
   std::vector<double> y, dx, dweight, dbias;
 
-  Problem(Random& random, Dtype dtype, const Shape& shape, double offset)
+  // x has the type `dtype`; y and dy have `result`.
+  Problem(Random& random, Dtype dtype, const Shape& shape, double offset, Dtype result)
       : shape(shape),
-        last(random() % 2 == 0),
+        last(random() % 2 == 0 && (dtype == result || shape[4] == 1)),
         shared(random() % 4 == 0),
         rule{.eps = 1e-3, .centered = random() % 3 != 0} {
     Shape own = shape;
     if (shared) own[0] = 1;
     const Dtype wide = arithmetic_type(dtype);
     x = add(random_tensor(random, own, order(), dtype), full({}, offset, dtype));
-    dy = random_tensor(random, shape, order(), dtype);
+    dy = random_tensor(random, shape, order(), result);
     const Shape channels{shape[2] * shape[3]};
     if (random() % 3 != 0) weight = random_tensor(random, channels, wide);
     if (random() % 3 != 0) bias = random_tensor(random, channels, wide);
     solve();
   }
+  Problem(Random& random, Dtype dtype, const Shape& shape, double offset)
+      : Problem(random, dtype, shape, offset, dtype) {}
 
   Shape order() const { return last ? Shape{0, 1, 4, 2, 3} : Shape{0, 1, 2, 3, 4}; }
   std::size_t channels() const { return static_cast<std::size_t>(shape[2] * shape[3]); }
@@ -86,15 +89,15 @@ struct Problem {
 };
 
 void check_on(Backend& engine, const Problem& p) {
-  const Dtype dtype = p.x.dtype(), wide = arithmetic_type(dtype);
-  const Tensor y = unwritten(p.shape, p.order(), dtype), dx = unwritten(p.shape, p.order(), dtype),
+  const Dtype dtype = p.x.dtype(), result = p.dy.dtype(), wide = arithmetic_type(dtype);
+  const Tensor y = unwritten(p.shape, p.order(), result), dx = unwritten(p.shape, p.order(), dtype),
                stats = unwritten({p.x.size(0), p.shape[1], p.shape[2], 2, 1}, Dtype::f64);
   const View of_stats = p.repeated(stats.view());
   if (!p.shared) {
     engine.normalize(p.how(), p.x.view(), stats.view(), y.view());
     check_close(y, p.y);
   } else {
-    const Tensor one = unwritten(p.x.shape(), p.order(), dtype);
+    const Tensor one = unwritten(p.x.shape(), p.order(), result);
     engine.normalize(p.how(), p.x.view(), stats.view(), one.view());
     check_close(one.expand(p.shape), p.y);
   }
@@ -106,8 +109,9 @@ void check_on(Backend& engine, const Problem& p) {
   check_close(dweight, p.dweight);
   check_close(dbias, p.dbias);
   // Each alone has the same bits; dx may be dy.
-  const Tensor over = clone(p.dy), alone = unwritten(rows, wide);
-  engine.normalize_grad(p.how(), p.x_view(), of_stats, over.view(), {over.view(), {}, {}});
+  const Tensor over = clone(dtype == result ? p.dy : dx), alone = unwritten(rows, wide);
+  engine.normalize_grad(p.how(), p.x_view(), of_stats, dtype == result ? over.view() : p.dy.view(),
+                        {over.view(), {}, {}});
   CHECK(same_bits(over, dx));
   engine.normalize_grad(p.how(), p.x_view(), of_stats, p.dy.view(), {{}, alone.view(), {}});
   CHECK(same_bits(alone, dweight));
@@ -124,8 +128,10 @@ TEST_CASE("normalisation and its gradients are those of the formula") {
     const Shape shape{between(random, 1, 3), between(random, 1, round % 2 == 0 ? 2 : 40),
                       packs ? 2 : between(random, 1, 3), packs ? 8 : between(random, 1, 5),
                       round % 4 < 2 ? 1 : between(random, 1, 40)};
-    const Problem problem(random, float_dtypes[round / 2 % 4], shape, 0);
-    INFO(name(problem.x.dtype()) << (problem.last ? " last" : ""));
+    const bool mixed = round % 5 == 0;
+    const Dtype result = float_dtypes[mixed ? 2 + round % 2 : round / 2 % 4];
+    const Problem problem(random, mixed ? Dtype::f32 : result, shape, 0, result);
+    INFO(name(problem.x.dtype()) << " to " << name(result) << (problem.last ? " last" : ""));
     for_each_engine([&](Backend& engine) { check_on(engine, problem); });
   }
 }

@@ -185,6 +185,25 @@ TEST_CASE("device code: rows are processed in packs of 16 bytes where every pack
   }
 }
 
+TEST_CASE("sums of f32 and 16 bits are f32, in packs and one by one") {
+  Random random(59);
+  const auto check_sums = [](const Tensor& a, const Tensor& b) {
+    const Tensor expected = add(a, to_dtype(b, Dtype::f32));
+    CHECK(same_bits(add(a, b), expected));
+    for_each_device_code([&] {
+      CHECK(same_bits(add(a, b), expected));
+      CHECK(same_bits(add(b, a), expected));
+    });
+  };
+  for (const Dtype half : {Dtype::f16, Dtype::bf16}) {
+    for (const RowsOperand& a : rows_operands(random, 8, Dtype::f32)) {
+      for (const RowsOperand& b : rows_operands(random, 8, half)) check_sums(a.x, b.x);
+    }
+    for (const std::int64_t count : {1, 7, 8, 9, 64, 67})
+      check_sums(random_tensor(random, {count}, Dtype::f32), random_tensor(random, {count}, half));
+  }
+}
+
 TEST_CASE("device code: indices for slices and for elements") {
   Random random(54);
   const auto draw_ids = [&](const Shape& shape, std::int64_t min, std::int64_t size) {
