@@ -10,24 +10,23 @@ namespace sotto::detail {
 
 namespace {
 
-// The number of samples to scale by their weights at once, with `copied` bytes per sample. The
-// scaled copy may take 1/16 of the `held` bytes of factors and sum (at least 1 MiB, at most 16
-// MiB), so that a clipped sum needs hardly more memory than a plain one. From 16 samples on the
-// number is a multiple of 64, so that two threads get whole oneDNN batches.
-std::int64_t samples_at_once(std::int64_t held, std::int64_t copied) {
-  constexpr std::int64_t fraction = 16, min_bytes = std::int64_t{1} << 20,
-                         max_bytes = std::int64_t{16} << 20, multiple = 64;
-  const std::int64_t fit = std::clamp(held / fraction, min_bytes, max_bytes) / (copied + 1);
+// The number of samples to scale by their weights at once. The scaled copy may take 1/16 of the
+// bytes of factors and sum (at least 1 MiB, for images 4, so that threads share several blocks; at
+// most 16 MiB), so that a clipped sum needs hardly more memory than a plain one. From 16 samples on
+// the number is a multiple of 64, so that two threads get whole oneDNN batches.
+std::int64_t samples_at_once(const Form& form, const Shape& shape) {
+  constexpr std::int64_t fraction = 16, mebibyte = std::int64_t{1} << 20, max_bytes = 16 * mebibyte,
+                         multiple = 64;
+  const std::int64_t values = form.factor_values(),
+                     scaled = form.leading().numel() + (form.has_16bit_factor() ? values : 0),
+                     element = static_cast<std::int64_t>(size_of(form.dtype())),
+                     copied = element * scaled / std::max<std::int64_t>(1, form.samples()),
+                     min_bytes = (form.as<Patches>() ? 4 : 1) * mebibyte,
+                     fit = std::clamp(element * (values + shape.numel()) / fraction, min_bytes,
+                                      max_bytes) /
+                           (copied + 1);
   if (fit < multiple / 4) return std::max<std::int64_t>(1, fit);
   return std::max<std::int64_t>(1, fit / multiple) * multiple;
-}
-
-std::int64_t samples_at_once(const Form& form, const Shape& shape) {
-  const std::int64_t values = form.factor_values(),
-                     copied = form.leading().numel() + (form.has_16bit_factor() ? values : 0);
-  const auto element = static_cast<std::int64_t>(size_of(form.dtype()));
-  return samples_at_once(element * (values + shape.numel()),
-                         element * copied / std::max<std::int64_t>(1, form.samples()));
 }
 
 // The ids of the samples whose weight is not 0; nullopt if no weight is 0.

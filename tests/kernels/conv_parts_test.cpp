@@ -111,3 +111,31 @@ TEST_CASE("weight gradients of long images are rounded as sums of short chains")
     check_case(c, operands(c, 0, &random));
   }
 }
+
+TEST_CASE("sums over ranges of any number of images, each rounded", "[gate]") {
+  Random random(4);
+  constexpr std::int64_t largest = 9, all = largest * (largest + 1) / 2, side = 16;
+  std::vector<std::int64_t> ends;
+  for (std::int64_t count = 1, end = 0; count <= largest; ++count) ends.push_back(end += count);
+  const Window w = window({1, 3, 3}, 1, 1, 1);
+  for (const std::int64_t channels : {8, 64, 128}) {
+    const Shape shape{all, channels, 1, side, side}, weight{channels, channels, 1, 3, 3};
+    const Tensor x = channels_last(random_tensor(random, shape, Dtype::f32)),
+                 dy = channels_last(random_tensor(random, shape, Dtype::f32)),
+                 exact = conv_weight(to_dtype(dy, Dtype::f64), to_dtype(x, Dtype::f64), w, weight);
+    for_each_engine([&](Backend& engine) {
+      const Tensor total = zeros(weight, Dtype::f64);
+      constexpr double spacing = 0x1p-12;
+      if (!engine.conv_weight_rounded(dy.view(), x.view(), w, ends, spacing, total.view())) return;
+      const std::vector<double> got = values(total), wanted = values(exact);
+      double worst = 0;
+      bool on_grid = true;
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        worst = std::max(worst, std::abs(got[k] - wanted[k]));
+        on_grid = on_grid && got[k] / spacing == std::round(got[k] / spacing);
+      }
+      CHECK(on_grid);
+      CHECK(worst <= largest * spacing / 2 + 1e-3);  // elements of some 36
+    });
+  }
+}

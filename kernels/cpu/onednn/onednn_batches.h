@@ -45,6 +45,8 @@ class BatchChunks {
   // True if oneDNN has a primitive for each chunk size.
   bool usable() const { return !primitives_.empty() && primitives_.back(); }
   std::size_t kinds() const { return primitives_.size(); }
+  // True if single samples are the last of several sizes.
+  bool has_singles() const { return kinds() > 1 && sizes_.back() == 1; }
   const ConvPrimitive& operator[](std::size_t kind) const { return *primitives_[kind]; }
   Dtype dtype() const { return dtype_; }
 

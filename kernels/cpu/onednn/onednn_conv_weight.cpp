@@ -19,8 +19,9 @@ namespace sotto {
 namespace {
 
 // Chunk sizes of Winograd sums: as many samples as leave the transformed images in the caches, and
-// more for images of few tiles, to outweigh the cost of transforming the weights.
-constexpr std::int64_t tiled[] = {8}, small_tiled[] = {32, 8}, tiny_tiled[] = {32};
+// more for images of few tiles, to outweigh the cost of transforming the weights. Single samples
+// come last, where Winograd pays for them and oneDNN's scratch is small beside the weights.
+constexpr std::int64_t tiled[] = {8, 1}, small_tiled[] = {32, 8, 1}, tiny_tiled[] = {32};
 
 void add(const float* x, std::size_t bytes, float* y) {
   for (std::size_t i = 0; i < bytes / sizeof(float); ++i) y[i] += x[i];
@@ -113,11 +114,13 @@ bool tiled_rows_pay(const Geometry& g) {
 
 // The chunks of a Winograd sum; not usable if it does not pay or oneDNN has no primitive.
 BatchChunks winograd_chunks(const Geometry& g, const View& x, const View& dy) {
-  constexpr std::int64_t small = 256, tiny = 63;
+  constexpr std::int64_t small = 256, tiny = 63, min_products = 1 << 14;
   std::span<const std::int64_t> sizes;
   if (in_tiles(g, x, dy) && tiled_sums_pay(g)) {
     sizes = tiled;
     if (g.positions() <= small) sizes = small_tiled;
+    if (!tiled_rows_pay(g) || g.channels * g.outputs < min_products)
+      sizes = sizes.first(sizes.size() - 1);
     if (g.positions() <= tiny) sizes = tiny_tiled;
   }
   return {Pass::weight, g, false, sizes, Dtype::f32, Algorithm::winograd};
@@ -166,20 +169,28 @@ struct SumPart {
   BatchChunks tiles, chunks;
 };
 
-// sum += the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8,
-// where chunks are of several.
+// sum += the weight gradients of `samples`, in chunks of which the last sizes are 8 and 1. A rest
+// of so many samples as `worth_filling` is padded to a chunk of 8.
+void add_filled(const BatchChunks& chunks, const View& dy, const View& x, Range samples,
+                std::int64_t worth_filling, float* sum) {
+  const std::int64_t rest = samples.count() % 8;
+  const Range left{samples.last - rest, samples.last};
+  add_share(chunks, dy, x, {samples.first, left.first}, sum);
+  if (rest >= worth_filling) return add_padded(chunks, chunks.kinds() - 2, dy, x, left, sum);
+  add_share(chunks, dy, x, left, sum);
+}
+
+// sum += the weight gradients of `samples`.
 void add_sum_of(const SumPart& part, Range samples, float* sum) {
-  constexpr std::int64_t filled = 8, worth_filling = 3;
+  constexpr std::int64_t filled_tiles = 6, filled = 3;
   const auto& [dy, x, tiles, chunks] = part;
   if (tiles.usable()) {
+    if (tiles.has_singles()) return add_filled(tiles, dy, x, samples, filled_tiles, sum);
     add_share(tiles, dy, x, samples, sum);
     samples = tiles.rest(samples);
   }
-  const std::int64_t rest = chunks.kinds() > 1 ? samples.count() % filled : 0;
-  const Range left{samples.last - rest, samples.last};
-  add_share(chunks, dy, x, {samples.first, left.first}, sum);
-  if (rest >= worth_filling) return add_padded(chunks, 1, dy, x, left, sum);
-  add_share(chunks, dy, x, left, sum);
+  if (chunks.has_singles()) return add_filled(chunks, dy, x, samples, filled, sum);
+  add_share(chunks, dy, x, samples, sum);
 }
 
 // The parts of a sum; empty if oneDNN lacks a primitive for one. A part of a sample lies without

@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t rows = 2, length = 3;
 
 // The copies from bf16 to f32, by their shapes, of a step with the losses `losses(tape)`.
-std::vector<std::string> widened(const std::function<Var(Tape&)>& losses) {
+std::vector<std::string> conversions_to_f32(const std::function<Var(Tape&)>& losses) {
   const KernelProfile profile;
   Tape tape({.training = false, .precision = Dtype::bf16});
   PerSampleGradSink sink;
@@ -50,7 +50,7 @@ TEST_CASE("decoders in bf16 convert nothing of their width to f32") {
   const Tensor ids = Tensor::from(some_ids(rows * length), {rows, length});
   for (nn::LanguageModel* model :
        {static_cast<nn::LanguageModel*>(&gpt2), static_cast<nn::LanguageModel*>(&llama)}) {
-    const auto shapes = widened(
+    const auto shapes = conversions_to_f32(
         [&](Tape& tape) { return nn::next_token_loss((*model)({.ids = tape.input(ids)}), ids); });
     CHECK_FALSE(has_width(shapes, model == &gpt2 ? 8 : 12));
   }
@@ -63,7 +63,7 @@ TEST_CASE("pre-norm encoders in bf16 convert nothing to f32, and post-norm ones 
   nn::Linear linear(width, width);
   for (const bool lower : {true, false}) {
     nn::LayerNorm norm(width, {.lower = lower});
-    const auto shapes = widened([&](Tape& tape) {
+    const auto shapes = conversions_to_f32([&](Tape& tape) {
       const Var x = tape.input(data);
       return sum_per_sample(square(x + linear(norm(x))));
     });
@@ -87,7 +87,7 @@ TEST_CASE("pre-norm encoders in bf16 convert nothing to f32, and post-norm ones 
                             .norm_first = norm_first});
     for (nn::Module* module :
          {static_cast<nn::Module*>(&layer), static_cast<nn::Module*>(&block)}) {
-      const auto shapes = widened([&](Tape& tape) {
+      const auto shapes = conversions_to_f32([&](Tape& tape) {
         const Var y = (*module)(tape.input(data));
         CHECK(y.dtype() == Dtype::f32);
         return sum_per_sample(square(y));
