@@ -2,10 +2,10 @@
 // computes in the type that its Op::precision names. Products gain speed in 16 bits and accumulate
 // in f32. Sums, powers, logarithms and functions with steep or unbounded derivatives exceed the
 // range or the digits of 16 bits: they compute in f32. Normalisation computes its statistics in
-// double, and so promotes; ScaleShift::lower makes it write 16 bits. A sum of f32 and 16 bits reads
-// both as they are. Parameters keep their type: an operation uses a 16-bit copy, and the gradient
-// is f32. Values in f64 are not converted. On a tape with the precision f64, every operation
-// computes in f64.
+// double, and so promotes; ScaleShift::writes_16bit makes it write 16 bits. A sum of f32 and 16
+// bits reads both as they are. Parameters keep their type: an operation uses a 16-bit copy, and the
+// gradient is f32. Values in f64 are not converted. On a tape with the precision f64, every
+// operation computes in f64.
 #pragma once
 
 #include <unordered_map>

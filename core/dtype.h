@@ -76,7 +76,8 @@ constexpr bool is_float(Dtype dtype) { return dtype <= Dtype::bf16; }
 
 // True for f16 and bf16.
 constexpr bool is_16bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
-// True for f32 beside a type of 16 bits.
+
+// True for f32 and a type of 16 bits, in either order.
 constexpr bool is_mixed(Dtype a, Dtype b) {
   return (a == Dtype::f32 && is_16bit(b)) || (b == Dtype::f32 && is_16bit(a));
 }

@@ -19,6 +19,7 @@
 
 namespace sotto {
 namespace {
+
 double count(View x) { return static_cast<double>(x.numel()); }
 
 // The bytes that a view covers: an axis of stride 0 counts once.
@@ -29,7 +30,6 @@ double bytes_of(View x) {
   return elements * static_cast<double>(size_of(x.dtype));
 }
 
-// The sizes, and a type other than f32: 16x64x192:bf16.
 std::string text_of(View x) {
   std::string text = x.rank == 0 ? "scalar" : "";
   for (int axis = 0; axis < x.rank; ++axis)

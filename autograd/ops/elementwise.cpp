@@ -71,7 +71,6 @@ struct BinaryGradient {
   int op;
   std::array<Tensor, 2> operands;  // undefined if not read
   std::array<Shape, 2> shapes;
-  std::array<Dtype, 2> types;
   SampleAxis samples;
 
   // True if the gradient of operand i is that of the result, except for broadcasting.
@@ -85,7 +84,7 @@ struct BinaryGradient {
   }
 
   void deliver(int i, bool last, const Tensor& dy, Adjoint& adjoint) const {
-    if (passes_on(i)) return adjoint.broadcast(i, to_dtype(dy, types[static_cast<std::size_t>(i)]));
+    if (passes_on(i)) return adjoint.broadcast(i, dy);
     const bool repeated = shapes[static_cast<std::size_t>(i)] != dy.shape();
     const bool by_sample = repeated && samples.batched() && adjoint.batch_dims() == 0;
     if (by_sample && !(adjoint.sums_only() && fits(dy))) return adjoint.broadcast(i, summed(i, dy));
@@ -129,19 +128,20 @@ struct BinaryGradient {
   }
 };
 
-// True if a 16-bit tape adds values of one shape, of f32 and of 16 bits: the sum reads both as they
+// Converts operands, but for those of a sum in f32 that have one shape: it reads 16 bits as they
 // are.
-bool adds_mixed(const Op& name, int op, const Var& a, const Var& b) {
-  return op == binary_index<functors::Add> && a.shape() == b.shape() &&
-         is_mixed(a.dtype(), b.dtype()) && dtype_for(name, {&a, &b}) == Dtype::f32;
+void convert(const Op& name, int op, Var& a, Var& b) {
+  const bool reads_16bit = op == binary_index<functors::Add> && a.shape() == b.shape() &&
+                           is_mixed(a.dtype(), b.dtype()) &&
+                           dtype_for(name, {&a, &b}) == Dtype::f32;
+  if (!reads_16bit) cast_inputs(name, {&a, &b});
 }
 
 }  // namespace
 
 Var binary(int op, Var a, Var b) {
   const Op& name = binary_ops[static_cast<std::size_t>(op)];
-  const bool mixed = adds_mixed(name, op, a, b);
-  if (!mixed) cast_inputs(name, {&a, &b});
+  convert(name, op, a, b);
   const auto read = [op, &a, &b](bool (*reads)(Reads)) {
     return (a.needs_grad() && reads(binary_reads(op, 0))) ||
            (b.needs_grad() && reads(binary_reads(op, 1)));
@@ -150,6 +150,7 @@ Var binary(int op, Var a, Var b) {
   const Tensor kept_b = read(reads_second) ? b.value() : Tensor();
   const Shape shape = broadcast_shapes(name.name, a.shape(), b.shape());
   const SampleAxis samples = broadcast_samples(name, {a, b}, shape);
+  const bool mixed = is_mixed(a.dtype(), b.dtype());
   const auto may_become = [&](const Var& x) {
     return x.shape() == shape && !(mixed && is_16bit(x.dtype()));
   };
@@ -158,8 +159,7 @@ Var binary(int op, Var a, Var b) {
   const bool same_order = a.shape() != shape || a.value().strides() == b.value().strides();
   if (!into.defined() && may_become(b) && same_order) into = reusable(b);
   const Tensor y = binary(op, a.value(), b.value(), into);
-  const BinaryGradient gradient{
-      op, {kept_a, kept_b}, {a.shape(), b.shape()}, {a.dtype(), b.dtype()}, samples};
+  const BinaryGradient gradient{op, {kept_a, kept_b}, {a.shape(), b.shape()}, samples};
   return a.tape().record(name, {a, b}, y, samples, [gradient](const Tensor& dy, Adjoint& adjoint) {
     // The last gradient may be written over dy.
     for (const int i : {1, 0}) {

@@ -142,11 +142,12 @@ struct NormalizeGradient {
   }
 };
 
-// The precision of a 16-bit tape in the place of f32, for a value of samples; else x's type.
-Dtype lower_type(const Var& x) {
+// The type of 16-bit results: the tape's precision, if it has 16 bits, for an x of samples in f32;
+// for others x's own type.
+Dtype type_in_16bit(const Var& x) {
   const std::optional<Dtype> precision = x.tape().precision();
-  const bool lowers = precision && is_16bit(*precision) && x.dtype() == Dtype::f32;
-  return lowers && !x.samples().is_shared() ? *precision : x.dtype();
+  const bool narrows = precision && is_16bit(*precision) && x.dtype() == Dtype::f32;
+  return narrows && !x.samples().is_shared() ? *precision : x.dtype();
 }
 
 // Weight and bias in the type of the arithmetic; x in that of the operation.
@@ -194,10 +195,10 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
           *part ? (*part)->shape() : Shape{}, input.shape());
     shared = shared && (!*part || (*part)->samples().is_shared());
   }
-  if (affine.lower && (!shared || layout.channels_last)) {
-    affine.lower = false;
+  if (affine.writes_16bit && (!shared || layout.channels_last)) {
+    affine.writes_16bit = false;
     const Var y = normalized(input, layout, samples, rule, affine);
-    return cast(y, lower_type(y));
+    return cast(y, type_in_16bit(y));
   }
   if (!shared) {
     return scaled_and_shifted(normalized(input, layout, samples, rule, {}), affine, layout.affine);
@@ -225,7 +226,7 @@ Var normalized(const Var& input, const Layout& layout, SampleAxis samples, const
     gradient.affine_shapes.push_back(part->shape());
   }
   gradient.weight = parts[0];
-  const Tensor y = layout.empty(from, affine.lower ? lower_type(x) : x.dtype());
+  const Tensor y = layout.empty(from, affine.writes_16bit ? type_in_16bit(x) : x.dtype());
   const BlockStrides all = layout.together();
   backend(y.device())
       .normalize({rule, view_or_none(parts[0]), view_or_none(parts[1])}, layout.view(from, all),

@@ -7,14 +7,14 @@
 
 namespace sotto {
 
-// The affine map after normalisation, y = x weight + bias; both are optional. If all samples share
-// them, they cost no pass of their own.
+// What becomes of normalised values: y = x weight + bias, both of which are optional. If all
+// samples share them, they cost no pass of their own.
 struct ScaleShift {
   std::optional<Var> weight = {};  // scale
   std::optional<Var> bias = {};    // shift
-  // On a 16-bit tape, y has the tape's precision for an x of f32, too: for a y that only products
-  // read, which would convert it.
-  bool lower = false;
+  // On a 16-bit tape, y has the tape's precision for an x of f32, too. Set it where products alone
+  // read y: they would convert it.
+  bool writes_16bit = false;
 };
 
 // (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased

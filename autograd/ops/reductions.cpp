@@ -102,9 +102,14 @@ Var softmax_rows(const Op& op, Var x, int axis, bool logarithm) {
 
 Var sum(const Var& input, const Shape& wanted, bool keepdim) {
   Var x = input;
-  cast_inputs(sum_op, {&x});
   const Shape axes = axes_of("sum", x, wanted);
-  const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
+  // A sum in f32 reads 16 bits as they are.
+  const bool reads_16bit =
+      !axes.empty() && is_16bit(x.dtype()) && dtype_for(sum_op, {&x}) == Dtype::f32;
+  if (!reads_16bit) cast_inputs(sum_op, {&x});
+  const Tensor y = axes.empty()  ? x.value()
+                   : reads_16bit ? sum_f32(x.value(), axes, keepdim)
+                                 : sum(x.value(), axes, keepdim);
   if (tracing()) trace_attributes({{"axes", axes}, {"keepdim", keepdim}});
   return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
                          [shape = x.shape(), axes](const Tensor& dy, Adjoint& adjoint) {

@@ -230,7 +230,7 @@ void normalize_places(const Exec& exec, const Normalization& how, const View& x,
 // True if the elements of each group lie side by side.
 inline bool side_by_side(const View& x) { return x.size[4] == 1 || !channels_last(x); }
 
-// normalize_places() or places_grad() for one type, by f(std::type_identity<T>{}, lanes).
+// Calls f(std::type_identity<X>{}, lanes) where X and Y are one type; two are refused.
 template <class X, class Y, class F>
 void with_places(bool packs, F&& f) {
   if constexpr (std::is_same_v<X, Y>)

@@ -206,7 +206,10 @@ Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
   if (on_different_devices(a, b))
     return binary(op, to_device_of(a, b), to_device_of(b, a));  // `into` may be elsewhere
   const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
-  Tensor y = into.defined() ? into : result_like(shape, a, b, mixed ? Dtype::f32 : a.dtype());
+  const Dtype type = mixed ? Dtype::f32 : a.dtype();
+  check(!into.defined() || into.dtype() == type, "{}: a result in {}", name,
+        sotto::name(into.defined() ? into.dtype() : type));
+  Tensor y = into.defined() ? into : result_like(shape, a, b, type);
   View left = spread(a, shape), right = spread(b, shape);
   if (is_16bit(left.dtype) && mixed) std::swap(left, right);
   backend_of(a).binary(op, left, right, y.view());

@@ -215,8 +215,8 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
     : self_attn(d_model, nhead, attention_options(options)),
       linear1(d_model, options.dim_feedforward),
       linear2(options.dim_feedforward, d_model),
-      norm1(d_model, {.eps = options.layer_norm_eps, .lower = options.norm_first}),
-      norm2(d_model, {.eps = options.layer_norm_eps, .lower = options.norm_first}),
+      norm1(d_model, {.eps = options.layer_norm_eps, .writes_16bit = options.norm_first}),
+      norm2(d_model, {.eps = options.layer_norm_eps, .writes_16bit = options.norm_first}),
       options_(options) {}
 
 Var TransformerEncoderLayer::forward(const Var& x, const AttentionMasks& masks) {
@@ -241,9 +241,9 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       multihead_attn(d_model, nhead, attention_options(options)),
       linear1(d_model, options.dim_feedforward),
       linear2(options.dim_feedforward, d_model),
-      norm1(d_model, {.eps = options.layer_norm_eps, .lower = options.norm_first}),
-      norm2(d_model, {.eps = options.layer_norm_eps, .lower = options.norm_first}),
-      norm3(d_model, {.eps = options.layer_norm_eps, .lower = options.norm_first}),
+      norm1(d_model, {.eps = options.layer_norm_eps, .writes_16bit = options.norm_first}),
+      norm2(d_model, {.eps = options.layer_norm_eps, .writes_16bit = options.norm_first}),
+      norm3(d_model, {.eps = options.layer_norm_eps, .writes_16bit = options.norm_first}),
       options_(options) {}
 
 Var TransformerDecoderLayer::forward(const Var& x, const Var& memory, const AttentionMasks& masks,

@@ -15,8 +15,8 @@ Owned constant_parameter(const Shape& shape, double value, bool wanted) {
   return wanted ? std::make_unique<Parameter>(full(shape, value)) : nullptr;
 }
 
-ScaleShift used(Tape& tape, const Owned& weight, const Owned& bias, bool lower = false) {
-  ScaleShift affine{.lower = lower};
+ScaleShift used(Tape& tape, const Owned& weight, const Owned& bias, bool writes_16bit = false) {
+  ScaleShift affine{.writes_16bit = writes_16bit};
   if (weight) affine.weight = tape.use(*weight);
   if (bias) affine.bias = tape.use(*bias);
   return affine;
@@ -35,14 +35,14 @@ GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptio
       groups_(groups),
       channels_(channels),
       eps_(options.eps),
-      lower_(options.lower) {
+      writes_16bit_(options.writes_16bit) {
   check(groups >= 1 && channels >= 1 && channels % groups == 0,
         "GroupNorm: {} groups of {} channels", groups, channels);
 }
 
 Var GroupNorm::forward(const Var& x) {
   check_channels("GroupNorm", x, channels_);
-  return group_norm(x, groups_, used(x.tape(), weight, bias, lower_), eps_);
+  return group_norm(x, groups_, used(x.tape(), weight, bias, writes_16bit_), eps_);
 }
 
 void GroupNorm::visit(const Visitor& visitor) {
@@ -80,10 +80,10 @@ LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options)
       bias(constant_parameter(normalized, 0, options.affine && options.bias)),
       normalized_(normalized),
       eps_(options.eps),
-      lower_(options.lower) {}
+      writes_16bit_(options.writes_16bit) {}
 
 Var LayerNorm::forward(const Var& x) {
-  return layer_norm(x, normalized_, used(x.tape(), weight, bias, lower_), eps_);
+  return layer_norm(x, normalized_, used(x.tape(), weight, bias, writes_16bit_), eps_);
 }
 
 void LayerNorm::visit(const Visitor& visitor) {
@@ -95,10 +95,10 @@ RMSNorm::RMSNorm(const Shape& normalized, const RmsNormOptions& options)
     : weight(constant_parameter(normalized, 1, options.affine)),
       normalized_(normalized),
       eps_(options.eps),
-      lower_(options.lower) {}
+      writes_16bit_(options.writes_16bit) {}
 
 Var RMSNorm::forward(const Var& x) {
-  return rms_norm(x, normalized_, used(x.tape(), weight, nullptr, lower_), eps_);
+  return rms_norm(x, normalized_, used(x.tape(), weight, nullptr, writes_16bit_), eps_);
 }
 
 void RMSNorm::visit(const Visitor& visitor) { visitor("weight", weight); }

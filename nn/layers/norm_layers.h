@@ -6,10 +6,10 @@
 namespace sotto::nn {
 
 struct NormOptions {
-  double eps = 1e-5;   // added to the variance
-  bool affine = true;  // weight and bias
-  bool bias = true;    // bias, if affine
-  bool lower = false;  // a 16-bit tape's precision for results, which products alone read
+  double eps = 1e-5;          // added to the variance
+  bool affine = true;         // weight and bias
+  bool bias = true;           // bias, if affine
+  bool writes_16bit = false;  // results have a 16-bit tape's precision: if products alone read them
 };
 
 // nn::group_norm of x [n, c, ...]. Throws std::invalid_argument unless `groups` divides `channels`.
@@ -26,7 +26,7 @@ class GroupNorm final : public Module {
   std::int64_t groups_;
   std::int64_t channels_;
   double eps_;  // added to the variance
-  bool lower_;
+  bool writes_16bit_;
 };
 
 struct InstanceNormOptions {
@@ -73,13 +73,13 @@ class LayerNorm final : public Module {
  private:
   Shape normalized_;
   double eps_;  // added to the variance
-  bool lower_;
+  bool writes_16bit_;
 };
 
 struct RmsNormOptions {
-  double eps = 1e-6;   // added to the mean square
-  bool affine = true;  // weight
-  bool lower = false;  // a 16-bit tape's precision for results, which products alone read
+  double eps = 1e-6;          // added to the mean square
+  bool affine = true;         // weight
+  bool writes_16bit = false;  // results have a 16-bit tape's precision: if products alone read them
 };
 
 // nn::rms_norm over the last axes, of sizes `normalized`.
@@ -96,7 +96,7 @@ class RMSNorm final : public Module {
  private:
   Shape normalized_;
   double eps_;  // added to the mean square
-  bool lower_;
+  bool writes_16bit_;
 };
 
 // (x - mean) / deviation for each column, axis 1 of x [n, columns, ...]. Mean and deviation are

@@ -16,8 +16,10 @@ Var scaled(const Var& branch, const std::unique_ptr<Parameter>& factors) {
 
 EncoderBlock::EncoderBlock(const EncoderBlockOptions& options)
     : options_(options),
-      attention_norm_(options.features, {.eps = options.norm_eps, .lower = options.norm_first}),
-      feed_forward_norm_(options.features, {.eps = options.norm_eps, .lower = options.norm_first}) {
+      attention_norm_(options.features,
+                      {.eps = options.norm_eps, .writes_16bit = options.norm_first}),
+      feed_forward_norm_(options.features,
+                         {.eps = options.norm_eps, .writes_16bit = options.norm_first}) {
   const std::int64_t features = options.features, hidden = options.hidden_features;
   check(options.heads >= 1 && features % options.heads == 0, "attention: {} heads of {} features",
         options.heads, features);

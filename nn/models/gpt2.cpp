@@ -30,8 +30,8 @@ constexpr PublishedSize published[] = {{"gpt2", 12, 768, 12},
 class Gpt2Block final : public DecoderBlock {
  public:
   Gpt2Block(const Gpt2Config& config, std::int64_t number)
-      : ln_1_(config.width, {.eps = config.epsilon, .lower = true}),
-        ln_2_(config.width, {.eps = config.epsilon, .lower = true}),
+      : ln_1_(config.width, {.eps = config.epsilon, .writes_16bit = true}),
+        ln_2_(config.width, {.eps = config.epsilon, .writes_16bit = true}),
         c_attn_(linear_child(config.width, 3 * config.width)),
         attn_c_proj_(linear_child(config.width, config.width)),
         heads_(config.heads),
@@ -88,7 +88,7 @@ Gpt2Config gpt2_config(const std::string& name) {
 }
 
 Gpt2::Gpt2(const Gpt2Config& config)
-    : ln_f(config.width, {.eps = config.epsilon, .lower = true}), config_(config) {
+    : ln_f(config.width, {.eps = config.epsilon, .writes_16bit = true}), config_(config) {
   check(config.heads >= 1 && config.width % config.heads == 0, "gpt2: {} heads of {} features",
         config.heads, config.width);
   {

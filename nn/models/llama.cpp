@@ -26,8 +26,8 @@ double llama3_frequency(const RotaryConfig& config, double frequency) {
 class LlamaBlock final : public DecoderBlock {
  public:
   explicit LlamaBlock(const LlamaConfig& config)
-      : input_layernorm_(config.width, {.eps = config.epsilon, .lower = true}),
-        post_attention_layernorm_(config.width, {.eps = config.epsilon, .lower = true}),
+      : input_layernorm_(config.width, {.eps = config.epsilon, .writes_16bit = true}),
+        post_attention_layernorm_(config.width, {.eps = config.epsilon, .writes_16bit = true}),
         heads_(config.heads),
         kv_heads_(config.kv_heads),
         activation_(activation_of(config.activation, "hidden_act")) {
@@ -101,7 +101,7 @@ std::vector<double> rotary_frequencies(const RotaryConfig& config, std::int64_t 
 Llama::Llama(const LlamaConfig& config)
     : config_(config),
       frequencies_(rotary_frequencies(config.rotary, config.head_width)),
-      norm_(config.width, {.eps = config.epsilon, .lower = true}) {
+      norm_(config.width, {.eps = config.epsilon, .writes_16bit = true}) {
   check(config.kv_heads >= 1 && config.heads % config.kv_heads == 0,
         "llama: {} heads of queries are no multiple of {} of keys", config.heads, config.kv_heads);
   {

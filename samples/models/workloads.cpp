@@ -40,8 +40,8 @@ nn::Conv2d conv3x3(std::int64_t in, std::int64_t out) { return {in, out, 3, {.pa
 class Block final : public nn::Module {
  public:
   Block(std::int64_t width, std::int64_t heads, bool causal)
-      : norm1_(width, {.lower = true}),
-        norm2_(width, {.lower = true}),
+      : norm1_(width, {.writes_16bit = true}),
+        norm2_(width, {.writes_16bit = true}),
         attention_(width, heads, {.batch_first = true}),
         up_(width, 4 * width),
         down_(4 * width, width),
@@ -148,7 +148,7 @@ std::unique_ptr<nn::Module> causal_transformer(const CausalOptions& options) {
   net->add(nn::Embedding(options.words, width));
   net->add(nn::PositionalEmbedding(options.length, width));
   for (int k = 0; k < options.blocks; ++k) net->add(Block(width, options.heads, true));
-  net->add(nn::LayerNorm(width, {.lower = true}));
+  net->add(nn::LayerNorm(width, {.writes_16bit = true}));
   net->add(nn::Linear(width, options.words));
   return net;
 }

@@ -62,7 +62,7 @@ class TransformerNetwork final : public Network {
       : each_position_(sizes.each_position),
         symbols_(sizes.symbols, options.hidden),
         positions_(sizes.context, options.hidden),
-        norm_(options.hidden, {.lower = sizes.each_position}),
+        norm_(options.hidden, {.writes_16bit = sizes.each_position}),
         outputs_(options.hidden, sizes.outputs) {
     for (std::int64_t k = 0; k < options.layers; ++k)
       blocks_.push_back(std::make_unique<nn::TransformerEncoderLayer>(

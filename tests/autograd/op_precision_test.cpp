@@ -127,11 +127,46 @@ TEST_CASE("a norm for products alone lowers values of samples, in every layout, 
   }
   const Tensor rows = nn::random_normal({2, 3}, 0, 1, random);
   const auto type = [](const Var& x) {
-    return normalize(x, 1, 1e-3, true, {.lower = true}).dtype();
+    return normalize(x, 1, 1e-3, true, {.writes_16bit = true}).dtype();
   };
   CHECK(type(tape.input(rows)) == Dtype::bf16);
   CHECK(type(tape.constant(rows)) == Dtype::f32);
   CHECK(normed(wide, wide.input(data), true).dtype() == Dtype::f32);
   const PrecisionRegion region(tape, Dtype::f32);
   CHECK(normed(tape, tape.input(data), true).dtype() == Dtype::f32);
+}
+
+TEST_CASE("a sum of f32 and 16 bits is f32 on every tape, and its gradients too") {
+  PublicRandom random(83);
+  const Tensor wide = nn::random_normal({3, 4}, 0, 1, random),
+               half = to_dtype(nn::random_normal({3, 4}, 0, 1, random), Dtype::bf16);
+  const Tensor expected = add(wide, to_dtype(half, Dtype::f32));
+  for (const bool precise : {true, false}) {
+    for (const bool first : {true, false}) {
+      Tape tape(precise ? TapeOptions{} : TapeOptions{.precision = Dtype::bf16});
+      const Var x = tape.input(wide);
+      Var y = relu(tape.input(clone(half))) - relu(-tape.input(clone(half)));  // referenced once
+      const Var sum = first ? add(std::move(y), x) : add(x, std::move(y));
+      CHECK(sum.dtype() == Dtype::f32);
+      CHECK(same_bits(sum.value(), expected));
+    }
+  }
+  const Tensor row = half.slice(0, 0, 1);
+  Tape tape;
+  CHECK(same_bits(add(tape.input(wide), tape.constant(row)).value(),
+                  add(wide, to_dtype(row, Dtype::f32))));
+}
+
+TEST_CASE("the gradient of a shared 16-bit operand is f32, for one sample as for several") {
+  PublicRandom random(84);
+  Parameter bias(nn::random_normal({1, 4}, 0, 1, random));
+  const Tensor data = nn::random_normal({3, 4}, 0, 1, random);
+  const auto rows = [&](const Tensor& x) {
+    Tape tape({.precision = Dtype::bf16});
+    const Var sum = add(tape.input(x), cast(tape.use(bias), Dtype::bf16));
+    PerSampleGradSink sink;
+    tape.backward(sum_per_sample(square(sum)), sink);
+    return sink.rows(bias);
+  };
+  CHECK(same_bits(rows(data).slice(0, 0, 1), rows(data.slice(0, 0, 1))));
 }

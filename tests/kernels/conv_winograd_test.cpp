@@ -126,11 +126,16 @@ TEST_CASE("sums over windows of 3 x 3 lose no more than clipping allows for") {
         return h % 4 == at && w % 4 == at ? static_cast<float>(random.normal()) : 0.0f;
       };
     };
-    for (const auto& [c, k, side] : {std::tuple{32L, 64L, 4L}, {16L, 64L, 14L}, {128L, 128L, 7L}}) {
-      INFO(c << " to " << k << ", side " << side);
-      const auto lost = [&, &c = c, &k = k, &side = side](auto&& of_x, auto&& of_dy) {
+    // Chunks of tiles; single images in tiles; six, which are padded to eight.
+    for (const auto& [c, k, side, n] : {std::tuple{32L, 64L, 4L, samples},
+                                        {16L, 64L, 14L, samples},
+                                        {128L, 128L, 7L, samples},
+                                        {128L, 128L, 16L, 5L},
+                                        {128L, 128L, 16L, 6L}}) {
+      INFO(n << " images, " << c << " to " << k << ", side " << side);
+      const auto lost = [&, &c = c, &k = k, &side = side, &n = n](auto&& of_x, auto&& of_dy) {
         return share_of_allowance(
-            {of_sample(0, samples, c, side, of_x), of_sample(0, samples, k, side, of_dy)});
+            {of_sample(0, n, c, side, of_x), of_sample(0, n, k, side, of_dy)});
       };
       CHECK(lost(noise, noise) < 0.5);
       CHECK(lost(constant, noise) < 0.5);

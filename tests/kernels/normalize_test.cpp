@@ -109,7 +109,8 @@ void check_on(Backend& engine, const Problem& p) {
   check_close(dweight, p.dweight);
   check_close(dbias, p.dbias);
   // Each alone has the same bits; dx may be dy.
-  const Tensor over = clone(dtype == result ? p.dy : dx), alone = unwritten(rows, wide);
+  const Tensor over = dtype == result ? clone(p.dy) : unwritten(p.shape, p.order(), dtype),
+               alone = unwritten(rows, wide);
   engine.normalize_grad(p.how(), p.x_view(), of_stats, dtype == result ? over.view() : p.dy.view(),
                         {over.view(), {}, {}});
   CHECK(same_bits(over, dx));

@@ -169,27 +169,29 @@ struct SumPart {
   BatchChunks tiles, chunks;
 };
 
-// sum += the weight gradients of `samples`, in chunks of which the last sizes are 8 and 1. A rest
-// of so many samples as `worth_filling` is padded to a chunk of 8.
+// sum += the weight gradients of `samples`, by chunks whose sizes end with 8 and 1. A rest of at
+// least `worth_filling` samples is padded to a chunk of 8.
 void add_filled(const BatchChunks& chunks, const View& dy, const View& x, Range samples,
                 std::int64_t worth_filling, float* sum) {
-  const std::int64_t rest = samples.count() % 8;
+  constexpr std::int64_t filled = 8;
+  const std::int64_t rest = samples.count() % filled;
   const Range left{samples.last - rest, samples.last};
   add_share(chunks, dy, x, {samples.first, left.first}, sum);
   if (rest >= worth_filling) return add_padded(chunks, chunks.kinds() - 2, dy, x, left, sum);
   add_share(chunks, dy, x, left, sum);
 }
 
-// sum += the weight gradients of `samples`.
+// sum += the weight gradients of `samples`. In tiles a chunk of 8 takes as long as 5 to 6 single
+// samples (128 channels of 16 x 16 pixels, an Intel Xeon), else as long as 2 to 3.
 void add_sum_of(const SumPart& part, Range samples, float* sum) {
-  constexpr std::int64_t filled_tiles = 6, filled = 3;
+  constexpr std::int64_t worth_filling_tiles = 6, worth_filling = 3;
   const auto& [dy, x, tiles, chunks] = part;
   if (tiles.usable()) {
-    if (tiles.has_singles()) return add_filled(tiles, dy, x, samples, filled_tiles, sum);
+    if (tiles.has_singles()) return add_filled(tiles, dy, x, samples, worth_filling_tiles, sum);
     add_share(tiles, dy, x, samples, sum);
     samples = tiles.rest(samples);
   }
-  if (chunks.has_singles()) return add_filled(chunks, dy, x, samples, filled, sum);
+  if (chunks.has_singles()) return add_filled(chunks, dy, x, samples, worth_filling, sum);
   add_share(chunks, dy, x, samples, sum);
 }
 

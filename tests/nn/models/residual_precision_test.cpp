@@ -61,13 +61,13 @@ TEST_CASE("pre-norm encoders in bf16 convert nothing to f32, and post-norm ones 
   constexpr std::int64_t width = 8;
   const Tensor data = nn::random_normal({rows, length, width});
   nn::Linear linear(width, width);
-  for (const bool lower : {true, false}) {
-    nn::LayerNorm norm(width, {.lower = lower});
+  for (const bool writes_16bit : {true, false}) {
+    nn::LayerNorm norm(width, {.writes_16bit = writes_16bit});
     const auto shapes = conversions_to_f32([&](Tape& tape) {
       const Var x = tape.input(data);
       return sum_per_sample(square(x + linear(norm(x))));
     });
-    CHECK(has_width(shapes, width) == !lower);
+    CHECK(has_width(shapes, width) == !writes_16bit);
   }
   for (const bool norm_first : {true, false}) {
     const nn::EncoderBlockNames names{.query_key_value = "qkv",
