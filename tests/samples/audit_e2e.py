@@ -126,13 +126,13 @@ class Ledgers(Audit):
         self.refuse("--ledger: is required with --data", *SMALL, "--data", self.folder)
 
     def test_findings_that_cannot_be_written_are_written_elsewhere(self):
-        done = run(*SMALL, "--noise-multiplier", "50", "--json", "/dev/full", env={**os.environ, "TMPDIR": self.folder})
+        done = run(*SMALL, "--noise-multiplier", "50", "--confidence", "0.9999", "--json", "/dev/full", env={**os.environ, "TMPDIR": self.folder})
         self.told(done, 1, "it is saved as " + self.path("full.rescue"))
         with open(self.path("full.rescue"), encoding="utf-8") as file:
             self.assertEqual(600, len(json.load(file)["scores"]))
         os.remove(self.path("full.rescue"))
         with open("/dev/full", "wb") as full:
-            done = run(*SMALL, "--noise-multiplier", "50", stdout=full, env={**os.environ, "TMPDIR": self.folder})
+            done = run(*SMALL, "--noise-multiplier", "50", "--confidence", "0.9999", stdout=full, env={**os.environ, "TMPDIR": self.folder})
         self.told(done, 1, "it is saved as " + self.path("sotto-results.rescue"))
 
 
