@@ -108,7 +108,7 @@ class Backend {
   virtual void unary(int op, Constants c, View x, View y) = 0;
   // dx = dy f'(x), given y = f(x)
   virtual void unary_grad(int op, Constants c, View x, View y, View dy, View dx) = 0;
-  // Of one type; but b of a sum may have 16 bits where a and y are f32.
+  // y = op(a, b). The views have one type, but b of a sum may have 16 bits where a and y are f32.
   virtual void binary(int op, View a, View b, View y) = 0;
   // d = dy times the derivative with respect to operand `which` (0: a, 1: b)
   virtual void binary_grad(int op, int which, View a, View b, View dy, View d) = 0;
@@ -152,8 +152,8 @@ class Backend {
   }
   // y, and the statistics of its groups, from x (norm_formulas.h). x and y are [n, t, groups,
   // channels, places] and lie alike within a block: row-major, or with channels side by side at
-  // each place. stats [n, t, groups, 2] f64, row-major in the last two: mean and rstd. y may have 16
-  // bits where x is f32, if the elements of a group lie side by side.
+  // each place. stats [n, t, groups, 2] f64, row-major in the last two: mean and rstd. y may have
+  // 16 bits where x is f32, if the elements of a group lie side by side.
   virtual void normalize(const Normalization& how, View x, View stats, View y) = 0;
   // The gradients, from that of y; dx has the type of x. dy is not empty. dx may be dy; x and stats
   // may repeat a sample.

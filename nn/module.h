@@ -100,7 +100,7 @@ class Module {
   void to(Dtype dtype);
   // The precision of this module's calls (autograd/precision.h). Children without a precision of
   // their own inherit it; nullopt means that of the tape. f32 keeps a module in single precision on
-  // a 16-bit tape; a norm before it that writes 16 bits (NormOptions::writes_16bit) needs it, too.
+  // a 16-bit tape; the norm before it needs f32, too, if it writes 16 bits (writes_16bit).
   // Throws std::invalid_argument for a type other than f32, f16 and bf16.
   void set_precision(std::optional<Dtype> precision);
   std::optional<Dtype> precision() const { return precision_; }

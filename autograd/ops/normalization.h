@@ -7,13 +7,13 @@
 
 namespace sotto {
 
-// What becomes of normalised values: y = x weight + bias, both of which are optional. If all
-// samples share them, they cost no pass of their own.
+// The affine map after normalisation, y = x weight + bias; both are optional. If all samples share
+// them, they cost no pass of their own.
 struct ScaleShift {
   std::optional<Var> weight = {};  // scale
   std::optional<Var> bias = {};    // shift
-  // On a 16-bit tape, y has the tape's precision for an x of f32, too. Set it where products alone
-  // read y: they would convert it.
+  // True: y has the precision of a 16-bit tape, for an x of f32, too. Products would convert y;
+  // other readers lose digits.
   bool writes_16bit = false;
 };
 
