@@ -206,7 +206,7 @@ bool BackwardPass::pull_derived(int index, const std::vector<PerSampleGrad>& use
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i].defined()) continue;
     const Var& x = node(index).inputs[i];
-    const auto of_input = [pull, i](Tensor rows) { return pull(std::move(rows))[i]; };
+    const auto of_input = [pull, i](Tensor rows) { return contiguous(pull(std::move(rows))[i]); };
     cotangent(x).add_use(derived[i] ? PerSampleGrad(Derived{uses, of_input, x.shape(), x.dtype()},
                                                     x.shape(), {.squares = kept[i]})
                                     : PerSampleGrad::materialized(kept[i]));

@@ -124,7 +124,7 @@ struct Derived {
   static constexpr const char* name = "derived";
   static constexpr MemoryKind kept_as = MemoryKind::saved_factor;
   std::vector<PerSampleGrad> uses;               // of the weight, added up; at least one
-  std::function<Tensor(Tensor rows)> pull_back;  // from gradients [n, ...] of the weight to G
+  std::function<Tensor(Tensor rows)> pull_back;  // from gradients [n, ...] to contiguous G
   Shape shape;                                   // of G[n]
   Dtype dtype;                                   // of G
 

@@ -87,6 +87,12 @@ const Layer layers[] = {
      [](const Var& x, const std::vector<Var>& p) {
        return linear(flatten(x, 1), matmul(p[0], p[1]));
      }},
+    {"times its sum",
+     {{40, 72}},
+     [](const Var& x, const std::vector<Var>& p) {
+       const Var y = linear(flatten(x, 1), p[0]);
+       return y * sum(p[0]);
+     }},
 };
 
 struct Run {
