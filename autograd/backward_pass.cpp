@@ -49,7 +49,11 @@ void add_to(Tensor& total, const Tensor& part) {
 }
 
 BackwardPass::BackwardPass(std::vector<TapeNode>& nodes, std::int64_t sample_count, GradSink& sink)
-    : nodes_(nodes), sample_count_(sample_count), sink_(sink), cotangents_(nodes.size()) {}
+    : nodes_(nodes),
+      sample_count_(sample_count),
+      sink_(sink),
+      cotangents_(nodes.size()),
+      first_bytes_(allocator(cpu).statistics().current) {}
 
 void BackwardPass::start(const Var& y, const Tensor& dy) {
   if (y.index_ < 0 || !dy.defined()) return;
@@ -138,7 +142,7 @@ bool BackwardPass::is_of_parameter(const Var& x) const {
 
 // Returns by input whether its gradients are to be computed from those of the result whenever they
 // are read: where they would wait for others in a sink, take more bytes than the result's, and do
-// not fit below the peak of the memory in use. Both ways give the same bits.
+// not fit below 9/8 of the memory in use when the pass began. Both ways give the same bits.
 std::vector<char> BackwardPass::derived_inputs(int index,
                                                const std::vector<PerSampleGrad>& uses) const {
   const TapeNode& node = this->node(index);
@@ -151,9 +155,8 @@ std::vector<char> BackwardPass::derived_inputs(int index,
     if (use.samples() != n) return derived;
     bytes += use.bytes();
   }
-  const MemoryStatistics memory = allocator(cpu).statistics();
-  const std::size_t limit = memory.peak - memory.peak / 8,  // clipping needs room for sums, too
-      room = limit - std::min(limit, memory.current);
+  const std::size_t limit = first_bytes_ + first_bytes_ / 8,
+                    room = limit - std::min(limit, allocator(cpu).statistics().current);
   std::set<int> seen;
   for (std::size_t i = 0; i < derived.size(); ++i) {
     const Var& x = node.inputs[i];

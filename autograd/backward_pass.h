@@ -63,6 +63,7 @@ class BackwardPass {
   GradSink& sink_;
   std::vector<Cotangent> cotangents_;
   std::vector<std::pair<int, Tensor>> grads_;
+  std::size_t first_bytes_;  // in use on the CPU when the pass began
 };
 
 // True if the node's backward takes gradients with further columns of zeros (padded_columns.h).

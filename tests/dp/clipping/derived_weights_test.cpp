@@ -66,7 +66,6 @@ Clipped clipped(Network& network, const Tensor& images, const Policy& policy) {
   for (const std::int64_t unit : grouping.unit_of_row)
     grouping.units = std::max(grouping.units, unit + 1);
   const Var loss = network.loss(tape, images);
-  allocator(cpu).reset_peak();  // leaves no room for rows
   clipper.add(tape, loss, grouping.units > 0 ? &grouping : nullptr);
   Clipped y{{}, {}, clipper.sensitivity()};
   for (const auto& [parameter, sum] : clipper.clipped_sums()) {
