@@ -32,11 +32,7 @@ class Var {
   bool needs_grad() const { return needs_grad_; }
   // True if `other` is the same recorded value, or, without gradients, the same view of one tensor
   // with the same sample axis; not merely an equal tensor.
-  bool is(const Var& other) const {
-    return tape_ == other.tape_ && index_ == other.index_ && generation_ == other.generation_ &&
-           samples_ == other.samples_ && value_.view().data == other.value_.view().data &&
-           value_.shape() == other.value_.shape() && value_.strides() == other.value_.strides();
-  }
+  bool is(const Var& other) const;
 
  private:
   friend class Tape;

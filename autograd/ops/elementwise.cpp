@@ -42,6 +42,24 @@ Tensor reusable(const Var& x) {
   return x.value().sole() && x.value().is_dense() ? x.value() : Tensor();
 }
 
+// Where a result is stored: in the memory order of the first operand of its shape and sample axis,
+// if there is one. A batch of one sample has the order of more samples, so that whatever reads the
+// result goes through it in the same order.
+struct Result {
+  Shape shape;
+  SampleAxis samples;
+  Dtype dtype;
+
+  bool leads(const Var& x) const { return x.shape() == shape && x.samples() == samples; }
+  Tensor empty(const Var& a, const Var& b) const {
+    const Device device = a.value().device();
+    for (const Var* x : {&a, &b}) {
+      if (leads(*x)) return empty_like(x->value(), dtype, device);
+    }
+    return Tensor::empty(shape, dtype, device);
+  }
+};
+
 }  // namespace
 
 Var unary(int op, Var x, Constants constants) {
@@ -151,13 +169,14 @@ Var binary(int op, Var a, Var b) {
   const Shape shape = broadcast_shapes(name.name, a.shape(), b.shape());
   const SampleAxis samples = broadcast_samples(name, {a, b}, shape);
   const bool mixed = is_mixed(a.dtype(), b.dtype());
+  const Result result{shape, samples, mixed ? Dtype::f32 : a.dtype()};
   const auto may_become = [&](const Var& x) {
-    return x.shape() == shape && !(mixed && is_16bit(x.dtype()));
+    return result.leads(x) && x.dtype() == result.dtype;
   };
   Tensor into = may_become(a) ? reusable(a) : Tensor();
-  // Results keep the first operand's memory order.
-  const bool same_order = a.shape() != shape || a.value().strides() == b.value().strides();
+  const bool same_order = !result.leads(a) || a.value().strides() == b.value().strides();
   if (!into.defined() && may_become(b) && same_order) into = reusable(b);
+  if (!into.defined()) into = result.empty(a, b);
   const Tensor y = binary(op, a.value(), b.value(), into);
   const BinaryGradient gradient{op, {kept_a, kept_b}, {a.shape(), b.shape()}, samples};
   return a.tape().record(name, {a, b}, y, samples, [gradient](const Tensor& dy, Adjoint& adjoint) {
@@ -173,9 +192,12 @@ Var binary(int op, Var a, Var b) {
 Var where(const Var& condition, const Var& yes, const Var& no) {
   Var a = yes, b = no;
   cast_inputs(where_op, {&a, &b});
-  const Tensor y = where(condition.value(), a.value(), b.value());
-  return a.tape().record(where_op, {condition, a, b}, y,
-                         broadcast_samples(where_op, {condition, a, b}, y.shape()),
+  const Shape shape =
+      broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  const SampleAxis samples = broadcast_samples(where_op, {condition, a, b}, shape);
+  const Tensor y =
+      where(condition.value(), a.value(), b.value(), Result{shape, samples, a.dtype()}.empty(a, b));
+  return a.tape().record(where_op, {condition, a, b}, y, samples,
                          [mask = condition.value()](const Tensor& dy, Adjoint& adjoint) {
                            const Tensor zero = zeros({}, dy.dtype(), dy.device());
                            adjoint.broadcast(1, where(mask, dy, zero));

@@ -18,8 +18,7 @@ View spread(const Tensor& x, const Shape& shape) {
 // An uninitialised result of `shape`, in the memory order of an operand that has this shape.
 Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b, Dtype dtype) {
   for (const Tensor* x : {&a, &b}) {
-    if (x->shape() == shape && x->is_dense())
-      return Tensor::empty_ordered(shape, x->memory_order(), dtype, a.device());
+    if (x->shape() == shape) return empty_like(*x, dtype, a.device());
   }
   return Tensor::empty(shape, dtype, a.device());
 }
@@ -48,10 +47,11 @@ Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
   return full(shape, 0, dtype, device);
 }
 
-Tensor empty_like(const Tensor& x) {
-  if (!x.is_dense()) return Tensor::empty(x.shape(), x.dtype(), x.device());
-  return Tensor::empty_ordered(x.shape(), x.memory_order(), x.dtype(), x.device());
+Tensor empty_like(const Tensor& x, Dtype dtype, Device device) {
+  return Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, device);
 }
+
+Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype(), x.device()); }
 
 Tensor zeros_like(const Tensor& x) {
   Tensor y = empty_like(x);
@@ -74,8 +74,7 @@ Tensor clone(const Tensor& x) {
 
 Tensor to_dtype(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
-  Tensor y = x.is_dense() ? Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, x.device())
-                          : Tensor::empty(x.shape(), dtype, x.device());
+  Tensor y = empty_like(x, dtype, x.device());
   backend_of(x).copy(x.view(), y.view());
   return y;
 }
@@ -225,7 +224,7 @@ Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Te
   return d;
 }
 
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& into) {
   check_same_type("where", a, b);
   if (on_different_devices(a, b)) return where(condition, to_device_of(a, b), to_device_of(b, a));
   if (on_different_devices(condition, a)) {
@@ -234,7 +233,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   }
   const Shape pair = broadcast_shapes("where", a.shape(), b.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), pair);
-  Tensor y = result_like(shape, a, b, a.dtype());
+  Tensor y = into.defined() ? into : result_like(shape, a, b, a.dtype());
   backend_of(a).where(spread(condition, shape), spread(a, shape), spread(b, shape), y.view());
   return y;
 }

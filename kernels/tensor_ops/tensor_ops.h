@@ -1,6 +1,6 @@
 // Arithmetic on tensors without derivatives: each function checks its arguments, allocates the
-// result and calls the device's backend. Results keep the memory order of their (first) operand
-// where possible, so that channels-last images stay channels-last.
+// result and calls the device's backend. Results keep the memory order of their first operand of
+// their shape, with gaps or not, so that channels-last images stay channels-last.
 #pragma once
 
 #include <utility>
@@ -18,6 +18,7 @@ struct Window;
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);
 Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);  // all 0
 Tensor empty_like(const Tensor& x);  // equal shape, dtype, device and memory order
+Tensor empty_like(const Tensor& x, Dtype dtype, Device device);
 Tensor zeros_like(const Tensor& x);  // as empty_like, of zeros
 
 // Movement.
@@ -61,7 +62,7 @@ Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into = {})
 Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
                    const Tensor& into = {});
 // a where the condition is not 0, else b; broadcasting.
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& into = {});
 Tensor add(const Tensor& a, const Tensor& b);  // a + b, broadcasting
 Tensor sub(const Tensor& a, const Tensor& b);  // a - b
 Tensor mul(const Tensor& a, const Tensor& b);  // a b
