@@ -148,14 +148,11 @@ Device Tensor::device() const {
 }
 
 Shape Tensor::memory_order() const {
-  Shape strides = strides_, order;
-  for (int i = rank() - 2; i >= 0; --i) {
-    if (strides[i] == 0) strides[i] = strides[i + 1];
-  }
+  Shape order;
   // Insertion sort by decreasing stride.
   for (int i = 0; i < rank(); ++i) {
     int at = i;
-    while (at > 0 && strides[static_cast<int>(order[at - 1])] < strides[i]) --at;
+    while (at > 0 && strides_[static_cast<int>(order[at - 1])] < strides_[i]) --at;
     order.insert(at, i);
   }
   return order;

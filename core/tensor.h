@@ -99,8 +99,7 @@ class Tensor {
   bool contiguous() const { return view().contiguous(); }
   // True if some permutation of its axes is row-major without gaps.
   bool is_dense() const;
-  // The axes by decreasing stride, an expanded one in front of the next axis: the order in which a
-  // dense tensor is stored. The size of an axis does not change the order of the others.
+  // The axes by decreasing stride: the order in which a dense tensor is stored.
   Shape memory_order() const;
   // True if both are views of one block.
   bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }

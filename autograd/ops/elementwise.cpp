@@ -42,16 +42,19 @@ Tensor reusable(const Var& x) {
   return x.value().sole() && x.value().is_dense() ? x.value() : Tensor();
 }
 
-// Where a result is stored: in the memory order of the first operand of its shape and sample axis,
-// if there is one. A batch of one sample has the order of more samples, so that whatever reads the
-// result goes through it in the same order.
+// Where a result is stored: in the memory order of the first operand of its shape and, if not all
+// samples are mixed, sample axis. So a batch of one sample has the order of more samples.
 struct Result {
   Shape shape;
   SampleAxis samples;
   Dtype dtype;
 
-  bool leads(const Var& x) const { return x.shape() == shape && x.samples() == samples; }
+  bool leads(const Var& x) const {
+    return x.shape() == shape && (x.samples() == samples || samples.is_mixed());
+  }
+  // Undefined for operands on two devices.
   Tensor empty(const Var& a, const Var& b) const {
+    if (a.value().device() != b.value().device()) return {};
     const Device device = a.value().device();
     for (const Var* x : {&a, &b}) {
       if (leads(*x)) return empty_like(x->value(), dtype, device);

@@ -291,8 +291,7 @@ Var normalize(const Var& x, int features, double eps, bool centered, const Scale
 
 namespace {
 
-// True if x [n, c, ...] is stored channels-last. The answer for one sample, whose array may have no
-// gaps, is that for its batch; so its sums have the same order.
+// True if x [n, c, ...] is stored channels-last. Sums have the same bits in either order.
 bool channels_inside(const Tensor& x) {
   std::vector<std::int64_t> strides;
   for (int axis = 2; axis < x.rank(); ++axis) {

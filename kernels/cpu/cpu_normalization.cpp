@@ -75,9 +75,11 @@ struct Task {
   std::int64_t group_start(std::int64_t k) const { return k * group * (by_channel ? places : 1); }
   double count() const { return static_cast<double>(group * places); }
 
-  // a[c], b[c] = the sums over places of term(c, offset), a pair.
+  // a[c], b[c] = the sums over places of term(c, offset), a pair. They are added in the order of
+  // sum_terms() in either memory order: a single sample may be stored in another order than its
+  // batch. `lanes` has room for two_sums channels.
   template <class F>
-  void sum_places(F term, double* a, double* b) const {
+  void sum_places(F term, double* a, double* b, double* lanes) const {
     if (by_channel) {
       for (std::int64_t c = 0; c < channels; ++c) {
         const auto at = [&](std::int64_t p) { return term(c, c * places + p); };
@@ -86,15 +88,27 @@ struct Task {
       }
       return;
     }
-    std::fill_n(a, channels, 0.0);
-    std::fill_n(b, channels, 0.0);
+    std::fill_n(lanes, two_sums * channels, 0.0);
+    double* const others = lanes + two_sums / 2 * channels;
     for (std::int64_t p = 0; p < places; ++p) {
+      const std::int64_t lane = p % (2 * sum_lanes) * channels;
       for (std::int64_t c = 0; c < channels; ++c) {
         const auto [first, second] = term(c, c + p * pixel);
-        a[c] += first;
-        b[c] += second;
+        lanes[lane + c] += first;
+        others[lane + c] += second;
       }
     }
+    add_lanes(lanes, a);
+    add_lanes(others, b);
+  }
+  static constexpr std::int64_t two_sums = 4 * sum_lanes;
+
+  // y[c] = the sum of the running sums [2 sum_lanes, channels], which sum_terms() adds like this.
+  void add_lanes(double* lanes, double* y) const {
+    for (std::int64_t left = sum_lanes * channels; left >= channels; left /= 2) {
+      for (std::int64_t i = 0; i < left; ++i) lanes[i] += lanes[i + left];
+    }
+    std::copy_n(lanes, channels, y);
   }
   // y = value(c, offset), which may read y at this offset.
   template <class T, class F>
@@ -116,7 +130,7 @@ struct Task {
 // Numbers for each of a task's channels.
 template <class A>
 struct PerChannel {
-  std::vector<double> mean, rstd, first, second;
+  std::vector<double> mean, rstd, first, second, lanes;
   std::vector<A> weight, bias;
   std::vector<NormSlope<A>> slopes;
 
@@ -125,6 +139,7 @@ struct PerChannel {
         rstd(mean),
         first(mean),
         second(mean),
+        lanes(mean.size() * static_cast<std::size_t>(Task::two_sums)),
         weight(mean.size()),
         bias(weight),
         slopes(mean.size()) {}
@@ -172,9 +187,9 @@ void sum_groups(const NormRule& rule, const Task& task, const T* a, PerChannel<a
                 F result) {
   const auto value = [a](std::int64_t i) { return static_cast<double>(acc_t<T>(a[i])); };
   const auto shift = [&](std::int64_t k) { return rule.centered ? value(task.group_start(k)) : 0; };
-  const bool side_by_side = task.by_channel || task.places == 1;
+  const bool one_place = task.places == 1;
   double *const first = numbers.first.data(), *const second = numbers.second.data();
-  if (!side_by_side) {
+  if (!one_place) {
     double* const shifts = numbers.mean.data();
     for (std::int64_t c = 0; c < task.channels; ++c) shifts[c] = shift(c / task.group);
     task.sum_places(
@@ -182,15 +197,16 @@ void sum_groups(const NormRule& rule, const Task& task, const T* a, PerChannel<a
           const double d = value(at) - shifts[c];
           return std::pair(d, d * d);
         },
-        first, second);
+        first, second, numbers.lanes.data());
   }
   for (std::int64_t k = 0; k < task.groups; ++k) {
     const double from = shift(k);
-    if (side_by_side) {
-      const std::int64_t start = task.group_start(k), count = task.group * task.places;
-      const auto d = [=](std::int64_t i) { return value(start + i) - from; };
-      result(k, NormSums{from, sum_terms(count, d),
-                         sum_terms(count, [&](std::int64_t i) { return d(i) * d(i); })});
+    if (one_place) {
+      const auto d = [=, start = task.group_start(k)](std::int64_t i) {
+        return value(start + i) - from;
+      };
+      result(k, NormSums{from, sum_terms(task.group, d),
+                         sum_terms(task.group, [&](std::int64_t i) { return d(i) * d(i); })});
     } else {
       const auto of = [&](const double* x) {
         return sum_terms(task.group, [&](std::int64_t i) { return x[k * task.group + i]; });
@@ -247,7 +263,7 @@ void places_grad(const NormRule& rule, const Task& task, const BlockGrads<X, Y>&
         const NormStats own{mean[c], rstd[c]};
         return std::pair(slope, slope * own.normalized(static_cast<double>(A(x[at]))));
       },
-      sums, products);
+      sums, products, numbers.lanes.data());
   for (std::int64_t c = 0; c < task.channels; ++c) {
     block.dy_1[c] += sums[c];
     block.dy_z[c] += products[c];

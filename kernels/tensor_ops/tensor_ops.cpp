@@ -48,6 +48,9 @@ Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
 }
 
 Tensor empty_like(const Tensor& x, Dtype dtype, Device device) {
+  for (int i = 0; i < x.rank(); ++i) {
+    if (x.strides()[i] == 0 && x.size(i) > 1) return Tensor::empty(x.shape(), dtype, device);
+  }
   return Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, device);
 }
 

@@ -17,7 +17,9 @@ struct Window;
 // Creation.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);
 Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);  // all 0
-Tensor empty_like(const Tensor& x);  // equal shape, dtype, device and memory order
+// An uninitialised tensor of equal shape, dtype, device and memory order, without gaps; row-major
+// if x was expanded.
+Tensor empty_like(const Tensor& x);
 Tensor empty_like(const Tensor& x, Dtype dtype, Device device);
 Tensor zeros_like(const Tensor& x);  // as empty_like, of zeros
 
