@@ -42,8 +42,9 @@ Tensor reusable(const Var& x) {
   return x.value().sole() && x.value().is_dense() ? x.value() : Tensor();
 }
 
-// Where a result is stored: in the memory order of the first operand of its shape and, if not all
-// samples are mixed, sample axis. So a batch of one sample has the order of more samples.
+// A result has the memory order of the first operand that has its shape and its sample axis, so
+// that a batch of one sample has the order of more samples. Of a mixed result the shape alone
+// decides.
 struct Result {
   Shape shape;
   SampleAxis samples;

@@ -75,9 +75,9 @@ struct Task {
   std::int64_t group_start(std::int64_t k) const { return k * group * (by_channel ? places : 1); }
   double count() const { return static_cast<double>(group * places); }
 
-  // a[c], b[c] = the sums over places of term(c, offset), a pair. They are added in the order of
-  // sum_terms() in either memory order: a single sample may be stored in another order than its
-  // batch. `lanes` has room for two_sums channels.
+  // a[c], b[c] = the sums over places of term(c, offset), a pair. Both memory orders add in the
+  // order of sum_terms(), since a single sample may be stored in another order than its batch.
+  // `lanes` has two_sums numbers for each channel.
   template <class F>
   void sum_places(F term, double* a, double* b, double* lanes) const {
     if (by_channel) {
@@ -103,7 +103,8 @@ struct Task {
   }
   static constexpr std::int64_t two_sums = 4 * sum_lanes;
 
-  // y[c] = the sum of the running sums [2 sum_lanes, channels], which sum_terms() adds like this.
+  // y[c] = the sum of the channel's running sums [2 sum_lanes, channels], added as sum_terms() adds
+  // its own.
   void add_lanes(double* lanes, double* y) const {
     for (std::int64_t left = sum_lanes * channels; left >= channels; left /= 2) {
       for (std::int64_t i = 0; i < left; ++i) lanes[i] += lanes[i + left];
